@@ -140,7 +140,7 @@ def require_within_limits(
     history = History(entries)
     conditioned = {e.facts.get("disk") for e in entries if e.state == PRECONDITIONED}
     problems = []
-    for role, disk in ((used.role, disks.get(used.role)) for used in plan.disks_used):
+    for role, disk in ((d.role, disks.get(d.role)) for d in plan.disks_used):
         if disk is None or disk.max_written_bytes is None:
             continue
         if (before := 0 if written is None else written.get(role)) is None:

@@ -46,10 +46,10 @@ class LoopDisks:
         if os.geteuid() != 0:
             pytest.skip("loop devices need root")
         argv = ["losetup", "-f", "--show", "-P", *options, str(backing)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"no loop devices here: {done.stderr.strip()}")
-        device = Path(done.stdout.strip())
+        output = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if output.returncode:
+            pytest.skip(f"no loop devices here: {output.stderr.strip()}")
+        device = Path(output.stdout.strip())
         self.backing[device] = backing
         return device
 

@@ -183,8 +183,8 @@ def notice(device: str, serial: str, folder: Path, names: list[str]) -> dict[str
         shell("wipefs -qaf $D; blkdiscard -fq $D || dd if=/dev/zero of=$D bs=1M || true", words)
         shell(make, words)
         before = gather(disk)
-        more = UNMARKED if name == "somewhere" else ()
-        for number, change in enumerate((*changes, *more)):
+        unmarked = UNMARKED if name == "somewhere" else ()
+        for number, change in enumerate((*changes, *unmarked)):
             shell(change, words)
             after = gather(disk)
             pair = [replace(f, writes=None).fingerprint for f in (before, after)]

@@ -12,7 +12,7 @@ from agent.checks.context import CheckContext
 from contract.tests import programs
 
 DISK = "sdx"
-Known = TypeVar("Known")
+Value = TypeVar("Value")
 SMART: dict[str, Any] = {
     "serial_number": "S1",
     "smart_status": {"passed": True},
@@ -124,7 +124,7 @@ class Patience:
             self._acts.pop(0)()
 
 
-def known(value: Known | None) -> Known:
+def not_none(value: Value | None) -> Value:
     """Return what is not None; fails where it is."""
     assert value is not None
     return value

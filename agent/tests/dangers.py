@@ -144,10 +144,10 @@ class Scene(Guest):
         """
         drive = self.drives[row.role]
         other = "sed" if row.role == "plain" else "plain"
-        known = {"by_id": self.by_id(row.role), "serial": drive["serial"], "print": fingerprint}
-        known |= {"other": self.drives[other]["serial"], "other_by_id": self.by_id(other)}
-        entry = {key: drive[key] for key in ("serial", "size_bytes")} | {"by_id": known["by_id"]}
-        entry |= {k: v.format(**known) if isinstance(v, str) else v for k, v in row.disk.items()}
+        names = {"by_id": self.by_id(row.role), "serial": drive["serial"], "print": fingerprint}
+        names |= {"other": self.drives[other]["serial"], "other_by_id": self.by_id(other)}
+        entry = {key: drive[key] for key in ("serial", "size_bytes")} | {"by_id": names["by_id"]}
+        entry |= {k: v.format(**names) if isinstance(v, str) else v for k, v in row.disk.items()}
         return {
             "format": "fde-target/1",
             "disks": {row.role: entry},
@@ -168,8 +168,8 @@ class Scene(Guest):
 
     def prints(self, target: str) -> dict[str, str]:
         """Fingerprint of each disk, by role, as `check` prints it."""
-        done = self.agent(f"check --target {target}")
-        return {d["role"]: d["fingerprint"] for d in json.loads(done.stdout)["disks"]}
+        output = self.agent(f"check --target {target}")
+        return {d["role"]: d["fingerprint"] for d in json.loads(output.stdout)["disks"]}
 
     def put_second_look(self, script: str) -> str:
         """Return a wipefs in front of the real one that runs a script when it is called again."""

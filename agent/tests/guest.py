@@ -96,13 +96,13 @@ class Target(Guest):
         files = f"--target {FOLDER}/target.json --secrets {FOLDER}/secrets.json"
         return self.lab.ssh(f"cd / && {paths} python3 -m agent {arguments} {files}", check=check)
 
-    def said(self, arguments: str) -> list[dict[str, Any]]:
+    def output_lines(self, arguments: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.agent(arguments).stdout.splitlines()]
 
     def refusal(self, arguments: str) -> str:
-        done = self.agent(arguments, check=False)
-        assert done.returncode == 1
-        text: str = done.stderr
+        output = self.agent(arguments, check=False)
+        assert output.returncode == 1
+        text: str = output.stderr
         assert text.startswith("fde: ") and "Traceback" not in text
         return text
 

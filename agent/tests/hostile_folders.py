@@ -167,8 +167,8 @@ def damage(folder: Path, chance: Chance) -> None:
 
 def kinds(folder: Path, chance: Chance) -> None:
     """Put a link, a pipe, a device, a folder, a strange file or nothing at the place of a file."""
-    known = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
-    path, outside = folder / chance.choice((*known, *NAMES)), folder.parent / "outside"
+    names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
+    path, outside = folder / chance.choice((*names, *NAMES)), folder.parent / "outside"
     if not path.parent.resolve().is_relative_to(folder.resolve()):
         return
     if path.is_dir() and not path.is_symlink():
@@ -249,9 +249,9 @@ class Cases:
         (root / "target.json").write_text(json.dumps(self.target), encoding="utf-8")
         # A session asks whether the target has the plan already, and which machine it is.
         where = examples.resolved(ssh=NOWHERE)
-        kept = f"{connection.SUITES}/{self.plan['suite_id']}/plan.json"
+        plan_path = f"{connection.SUITES}/{self.plan['suite_id']}/plan.json"
         asked = ["-m", "agent", "identity", "--suites", connection.SUITES]
-        content = ["sh", "-c", agent_client.CONTENT, "sh", kept]
+        content = ["sh", "-c", agent_client.CONTENT, "sh", plan_path]
         self.watch = Watch(connection.python(where, *asked), connection.command(where, content))
         self.watch.allowed = (self.suites.resolve(), self.scratch.resolve())
         suite, target = str(self.suite), ["--target", str(root / "target.json")]
@@ -286,11 +286,11 @@ class Cases:
         (line,) = chance.choices(list(self.commands), list(self.commands.values()))
         outcome, faults = self._call(line)
         name = line[0]
-        done = [change.__name__ for change in changes]
+        change_names = [change.__name__ for change in changes]
         return {
             "seed": seed,
             "command": name,
-            "changes": done,
+            "changes": change_names,
             "outcome": outcome,
             "faults": faults,
         }
@@ -389,15 +389,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases = Cases(Path(folder).resolve())
         tempfile.tempdir = str(cases.scratch)
         os.environ |= {sandbox.IS_BOUNDED: "0", "FDE_BUILD": str(cases.scratch / "build")}
-        done = [cases.run(seed) for seed in range(options.first, options.first + options.count)]
-    kinds_of_fault = Counter(f.partition(":")[0] for case in done for f in case["faults"])
+        results = [cases.run(seed) for seed in range(options.first, options.first + options.count)]
+    kinds_of_fault = Counter(f.partition(":")[0] for case in results for f in case["faults"])
     figures = {
-        "cases": len(done),
-        "outcomes": Counter(case["outcome"] for case in done),
-        "commands": Counter(case["command"] for case in done),
-        "changes": Counter(change for case in done for change in case["changes"]),
+        "cases": len(results),
+        "outcomes": Counter(case["outcome"] for case in results),
+        "commands": Counter(case["command"] for case in results),
+        "changes": Counter(change for case in results for change in case["changes"]),
         "faults": kinds_of_fault,
-        "found": [case for case in done if case["faults"]][:20],
+        "found": [case for case in results if case["faults"]][:20],
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -37,10 +37,10 @@ def fail_at(action: Callable[[], object], line: Line) -> None:
     """Do it with an error at a line, the first time that it comes there."""
     waiting = [line]
 
-    def meet(here: Line) -> None:
-        if here in waiting:
+    def meet(reached: Line) -> None:
+        if reached in waiting:
             waiting.clear()
-            raise InjectedError(str(here))
+            raise InjectedError(str(reached))
 
     with suppress(InjectedError):
         _traced(action, {line[0]}, meet)
@@ -70,14 +70,14 @@ def enter_and_leave(storage: Stack, name: str) -> None:
 
 def main(target: Path, secret: Path, name: str) -> list[str]:
     storage = Stack(plan.load_target(target), secrets.load(secret))
-    left = []
+    open_lines = []
     for line in lines_of(lambda: enter_and_leave(storage, name), FILES):
         fail_at(lambda: enter_and_leave(storage, name), line)
         ranges = [opal.range_found(place, storage.secrets) for place in storage._locking()]
         if mapping.devices() or any(r and r.state != "locked" and not r.off for r in ranges):
-            left.append(f"{line[0]}:{line[1]}")
+            open_lines.append(f"{line[0]}:{line[1]}")
             storage.leave()
-    return left
+    return open_lines
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ class Trial:
     ) -> list[dict[str, object]]:
         inspection = Inspection(self.context, self.memory)
 
-        def told(cause: str, why: str) -> None:
+        def note(cause: str, why: str) -> None:
             self.said.append(f"{cause}: {why}")
             waiting()
 
-        inspection.before(told)
+        inspection.before(note)
         between()
         inspection.after()
         return [finding.document() for finding in inspection.findings]
@@ -57,7 +57,7 @@ def during(line: str, step_s: int) -> Callable[[], None]:
     return happens
 
 
-def found() -> list[str]:
+def active_units() -> list[str]:
     """Return what of that which may be stopped is active."""
     by_group = quiet.disturbers() or {}
     return sorted(unit for group in Quiet().stop for unit in by_group.get(group, ()))
@@ -66,7 +66,7 @@ def found() -> list[str]:
 def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     """Everything that was seen, by what was done."""
     trial = Trial(folder, disks)
-    quieted = {"stopped": quiet.off(), "left": found()}
+    quieted = {"stopped": quiet.off(), "left": active_units()}
     try:
         findings = {"calm": trial.run()}
         SENSOR.write_text("60000")
@@ -80,7 +80,7 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     finally:
         SENSOR.write_text("45000")
         quieted["started"] = quiet.back()
-    quieted["after"] = found()
+    quieted["after"] = active_units()
     health = [[h.serial, h.passed, h.errors] for h in trial.context.health.values()]
     return {"seen": findings, "said": trial.said, "quiet": quieted, "health": health}
 

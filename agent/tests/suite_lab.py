@@ -44,11 +44,11 @@ def blocks_document(blocks: int = 1) -> dict[str, Any]:
     order = [
         (b, c, w) for b in range(blocks) for c in CONFIGURATIONS[:: (-1) ** b] for w in WORKLOADS
     ]
-    one = DOCUMENT["configurations"][0]
+    first = DOCUMENT["configurations"][0]
     return plan.freeze(
         {
             **DOCUMENT,
-            "configurations": [{**one, "name": name} for name in CONFIGURATIONS],
+            "configurations": [{**first, "name": name} for name in CONFIGURATIONS],
             "workloads": [{"name": name, "parameters": {}} for name in WORKLOADS],
             "runs": planned_runs(order),
             "settle_s": 0,
@@ -87,8 +87,8 @@ class StandIn:
         if name in self.refuse:
             raise AgentError("The disk is gone: plug it in.")
         # A file system is always a fresh one.
-        for left in self.mount_point.iterdir():
-            shutil.rmtree(left)
+        for entry in self.mount_point.iterdir():
+            shutil.rmtree(entry)
         self.entered = Entered(self.spec.configurations[name])
 
     def leave(self) -> None:

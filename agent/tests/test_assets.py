@@ -17,7 +17,7 @@ CONTENT = b"a clip"
 SUM = hashlib.sha256(CONTENT).hexdigest()
 
 
-def made(folder: Path, entry: Any, load: str = "video") -> plan.Plan:
+def plan_of(folder: Path, entry: Any, load: str = "video") -> plan.Plan:
     """Return a plan of one workload with one asset in the folder."""
     document = {
         **DOCUMENT,
@@ -29,14 +29,14 @@ def made(folder: Path, entry: Any, load: str = "video") -> plan.Plan:
     return plan.parse(plan.freeze(document))
 
 
-def test_a_sum_that_is_given_or_listed_is_compared_and_kept(tmp_path: Path) -> None:
+def test_a_given_or_listed_sum_is_compared_and_returned(tmp_path: Path) -> None:
     path, sums = str(tmp_path / "clip.mpg"), tmp_path / "SHA256SUMS"
     for line in (f"{SUM}  ./clip.mpg", f"{SUM} *clip.mpg", f"{SUM.upper()}  /elsewhere/clip.mpg"):
         sums.write_text(f"{'0' * 64}  other.mpg\n{line}\n", encoding="utf-8")
         entry = {"path": path, "sha256": None, "sums": str(sums)}
-        assert assets.check(made(tmp_path, entry)) == {"clip": SUM}
+        assert assets.check(plan_of(tmp_path, entry)) == {"clip": SUM}
     entry = {"path": path, "sha256": SUM, "sums": None}
-    assert assets.check(made(tmp_path, entry)) == {"clip": SUM}
+    assert assets.check(plan_of(tmp_path, entry)) == {"clip": SUM}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_sum_that_is_given_or_listed_is_compared_and_kept(tmp_path: Path) -> N
         (None, None, refuses("sums-unread")),
     ],
 )
-def test_another_file_is_refused_in_words(
+def test_a_file_with_another_sum_is_refused(
     sha256: str | None, listed: str | None, words: Refusal, tmp_path: Path
 ) -> None:
     sums = tmp_path / "SHA256SUMS"
@@ -60,11 +60,11 @@ def test_another_file_is_refused_in_words(
         "sums": None if sha256 else str(sums),
     }
     with words:
-        assets.check(made(tmp_path, entry))
+        assets.check(plan_of(tmp_path, entry))
 
 
-def test_what_no_workload_uses_or_is_not_there_is_not_judged(tmp_path: Path) -> None:
+def test_unused_or_missing_assets_are_not_checked(tmp_path: Path) -> None:
     entry = {"path": str(tmp_path / "clip.mpg"), "sha256": "0" * 64, "sums": None}
-    assert assets.check(made(tmp_path, entry, load="idle")) == {}
+    assert assets.check(plan_of(tmp_path, entry, load="idle")) == {}
     entry["path"] = str(tmp_path / "absent.mpg")
-    assert assets.check(made(tmp_path, entry)) == {}
+    assert assets.check(plan_of(tmp_path, entry)) == {}

@@ -36,7 +36,7 @@ def test_a_void_run_is_tried_again_at_once_and_in_its_place(one_block: Lab) -> N
     assert one_block.states_of(1)[:7] == ["running", "void", *again, "void", *again]
 
 
-def test_no_more_tries_than_the_plan_allows_over_starts_of_the_agent(one_block: Lab) -> None:
+def test_restarts_of_the_agent_do_not_add_attempts(one_block: Lab) -> None:
     one_block.acts["file_io"] = failing
     assert one_block.execute() == 0
     assert one_block.states_of(1).count("void") == one_block.plan.attempts == 3
@@ -51,7 +51,7 @@ def test_a_workload_that_cannot_run_here_is_not_tried_again(one_block: Lab) -> N
     assert one_block.states_of(1) == one_block.states_of(3) == ["void"]
 
 
-def test_a_run_that_hangs_is_void_and_all_it_started_is_gone(one_block: Lab) -> None:
+def test_a_hanging_run_is_void_and_its_programs_are_killed(one_block: Lab) -> None:
     one_block.change(run_limit_s=0.5, attempts=1)
     pids = one_block.folder.parent / "pids"
     hanging = (
@@ -99,11 +99,11 @@ def request(one_block: Lab, index: int, seq: int) -> int:
 
 
 def finished_seq(one_block: Lab, index: int) -> int:
-    wanted = ("finished", one_block.plan.runs[index].run_id)
-    return next(e.seq for e in reversed(entries(one_block)) if (e.state, e.run_id) == wanted)
+    line = ("finished", one_block.plan.runs[index].run_id)
+    return next(e.seq for e in reversed(entries(one_block)) if (e.state, e.run_id) == line)
 
 
-def test_a_request_has_a_finished_run_repeated_once(
+def test_a_request_repeats_a_finished_run_once(
     one_block: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert one_block.execute() == 0
@@ -120,12 +120,12 @@ def test_a_request_has_a_finished_run_repeated_once(
     assert is_complete(one_block)
     assert finished_seq(one_block, 1) > seq
     # Once folded it is over.
-    done = len(entries(one_block))
+    count = len(entries(one_block))
     assert one_block.execute() == 0
-    assert [e.state for e in entries(one_block)[done:]] == ["suite-finished"]
+    assert [e.state for e in entries(one_block)[count:]] == ["suite-finished"]
 
 
-def test_a_request_during_the_suite_is_met_before_it_ends(one_block: Lab) -> None:
+def test_a_request_during_the_suite_is_served_before_its_end(one_block: Lab) -> None:
     asked: list[int] = []
 
     def ask(_context: Context) -> None:
@@ -139,7 +139,7 @@ def test_a_request_during_the_suite_is_met_before_it_ends(one_block: Lab) -> Non
     assert is_complete(one_block)
 
 
-def test_requests_never_cost_a_run_its_last_try(one_block: Lab) -> None:
+def test_requests_never_use_a_runs_last_attempt(one_block: Lab) -> None:
     assert one_block.execute() == 0
     for _ in range(4):
         assert request(one_block, 0, finished_seq(one_block, 0)) == 0
@@ -160,7 +160,7 @@ def test_locked_ranges_are_read_once_a_suite(one_block: Lab) -> None:
     }
 
 
-def test_a_request_does_not_give_others_their_tries_again(one_block: Lab) -> None:
+def test_a_request_does_not_renew_the_attempts_of_other_runs(one_block: Lab) -> None:
     one_block.acts["file_io"] = failing
     assert one_block.execute() == 0
     assert request(one_block, 0, finished_seq(one_block, 0)) == 0
@@ -170,7 +170,7 @@ def test_a_request_does_not_give_others_their_tries_again(one_block: Lab) -> Non
 
 
 @pytest.mark.parametrize("seq", [-1, 0, 10_000])
-def test_a_request_that_means_nothing_is_refused(
+def test_a_request_for_a_line_that_finishes_no_run_is_refused(
     one_block: Lab, seq: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert one_block.execute() == 0
@@ -179,7 +179,7 @@ def test_a_request_that_means_nothing_is_refused(
     assert not (one_block.folder / requests.FILE).exists()
 
 
-def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(
+def test_five_void_runs_in_a_row_stop_the_suite_across_restarts(
     one_block: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = journal.Journal(one_block.folder / "journal.jsonl")

@@ -16,7 +16,9 @@ from agent.tests.guest import CODE, Guest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_files_on_a_disk_without_a_counter_are_noticed(loop: LoopDisks, tmp_path: Path) -> None:
+def test_new_files_change_the_fingerprint_of_a_disk_without_a_counter(
+    loop: LoopDisks, tmp_path: Path
+) -> None:
     """On a loop device, as far as this machine has the programs; the rest on the guest's disk."""
     folder = tmp_path / "mount"
     folder.mkdir()
@@ -31,8 +33,8 @@ def test_files_on_a_disk_without_a_counter_are_noticed(loop: LoopDisks, tmp_path
 def test_changes_to_a_real_disk_are_noticed(lab: Any, name: str) -> None:
     """By contents alone, but for blocks that belong to nothing, which the drive's count tells."""
     device = f"$(readlink -f {Guest(lab).by_id('plain')})"
-    done = lab.ssh(f"cd {CODE} && python3 -m agent.tests.changes {device} {name}")
-    noticed: dict[str, list[bool]] = json.loads(done.stdout)
+    output = lab.ssh(f"cd {CODE} && python3 -m agent.tests.changes {device} {name}")
+    noticed: dict[str, list[bool]] = json.loads(output.stdout)
     unmarked = [change for change, (_, contents) in noticed.items() if not contents]
     assert [change for change, (any_, _) in noticed.items() if not any_] == []
     assert not unmarked or name == "somewhere"
@@ -64,7 +66,7 @@ VOLUMES: dict[str, tuple[bytes, set[int]]] = {
 
 
 @pytest.mark.parametrize("kind", VOLUMES)
-def test_what_is_in_a_volume_is_looked_at_too(tmp_path: Path, kind: str) -> None:
+def test_files_in_a_nested_volume_change_the_fingerprint(tmp_path: Path, kind: str) -> None:
     """Made by hand where this machine has no program for it; the guest has most."""
     (start, inside), backing, base = VOLUMES[kind], tmp_path / "disk", 3 * 2**20
     with backing.open("wb") as file:

@@ -32,11 +32,11 @@ def _before(place: Machine, patience: Patience) -> tuple[list[str], Finding]:
     return reasons, finding
 
 
-def test_the_package_comes_before_other_zones(place: Machine) -> None:
+def test_the_package_sensor_precedes_other_zones(place: Machine) -> None:
     assert processor.temperature_c(place.context) == 45.0
 
 
-def test_hwmon_tells_the_package_where_no_zone_does(place: Machine) -> None:
+def test_hwmon_gives_the_package_temperature_without_a_zone(place: Machine) -> None:
     place.write("sys/class/thermal/thermal_zone1/type", "acpitz")
     assert processor.temperature_c(place.context) == 99.0
     chip = place.root / "sys/class/hwmon/hwmon3"
@@ -54,13 +54,13 @@ def test_hwmon_tells_the_package_where_no_zone_does(place: Machine) -> None:
     assert processor.temperature_c(place.context) == 99.0
 
 
-def test_a_broken_sensor_is_none(place: Machine) -> None:
+def test_a_broken_sensor_gives_no_temperature(place: Machine) -> None:
     place.write(ZONE, "-273150")
     assert processor.temperature_c(place.context) is None
     assert processor.temperature(place.context) is None
 
 
-def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
+def test_the_first_temperature_is_stored_for_the_whole_suite(place: Machine) -> None:
     reasons, finding = _before(place, Patience())
     assert (reasons, finding.value, _first(place)) == ([], 45.0, 45.0)
     place.write(ZONE, "47900")
@@ -68,7 +68,7 @@ def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
     assert _first(place) == 45.0
 
 
-def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
+def test_a_hot_machine_is_waited_for_until_it_is_cool(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
     cooling = Patience(lambda: place.write(ZONE, "50000"), lambda: place.write(ZONE, "47000"))
@@ -80,7 +80,7 @@ def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
     assert (finding.ok, finding.value, finding.waited_s) == (True, 47.0, 20.0)
 
 
-def test_heat_that_stays_is_a_warning(place: Machine) -> None:
+def test_lasting_heat_is_a_warning(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
     reasons, finding = _before(place, Patience())
@@ -88,7 +88,7 @@ def test_heat_that_stays_is_a_warning(place: Machine) -> None:
     assert (finding.ok, finding.severity, finding.waited_s) == (False, "warning", 180.0)
 
 
-def test_cold_is_helped_by_work_and_the_finding_says_so(
+def test_a_cold_machine_is_made_to_work_and_the_finding_says_so(
     place: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "BUSY_S", 0.05)

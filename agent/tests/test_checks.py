@@ -152,19 +152,19 @@ def _failed(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.ok]
 
 
-def test_every_row_finds_a_machine_in_order(place: Machine) -> None:
+def test_every_check_passes_on_a_sound_machine(place: Machine) -> None:
     findings = _inspect(place)
     assert [(f.name, f.when) for f in findings] == [(c.name, c.when) for c in TABLE]
     assert _failed(findings) == []
     assert all(f.cause == f.message == "" and f.facts == {} for f in findings)
 
 
-def test_every_row_has_its_fault() -> None:
+def test_every_check_has_a_fault_in_the_table() -> None:
     assert {*FAULTS, *CLOCKS} == {(check.name, check.when) for check in TABLE}
 
 
 @pytest.mark.parametrize("row", FAULTS, ids="-".join)
-def test_a_fault_fails_its_row_alone_and_names_the_way_out(
+def test_a_fault_fails_only_its_check_and_names_the_remedy(
     place: Machine, row: tuple[str, str]
 ) -> None:
     fault = FAULTS[row]
@@ -203,7 +203,7 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
         (f"{QUEUE}/scheduler", "none [mq-deadline]", "queue/scheduler: none, now mq-deadline"),
     ],
 )
-def test_any_setting_that_changes_voids_the_run_and_those_after_it(
+def test_a_changed_setting_voids_this_run_and_later_ones(
     place: Machine, file: str, value: str, named: str
 ) -> None:
     memory = Memory()
@@ -215,7 +215,7 @@ def test_any_setting_that_changes_voids_the_run_and_those_after_it(
     assert all(named in f.facts["changed"] and f.severity == "blocker" for f in (*first, *later))
 
 
-def test_layers_are_compared_with_those_of_the_same_configuration(place: Machine) -> None:
+def test_layers_are_compared_within_one_configuration(place: Machine) -> None:
     layer = place.root / "sys/class/block/dm-0"
     for name, value in (("dm/name", "fde-data"), ("queue/nr_requests", "128"), ("slaves/sdx", "")):
         (layer / name).parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +232,7 @@ def test_layers_are_compared_with_those_of_the_same_configuration(place: Machine
 
 
 @pytest.mark.parametrize("row", CLOCKS, ids="-".join)
-def test_a_clock_that_jumps_is_seen(
+def test_a_clock_that_jumps_is_found(
     place: Machine, row: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.clock_gettime_ns
@@ -248,7 +248,7 @@ def test_a_clock_that_jumps_is_seen(
     assert finding.value == pytest.approx(3600, abs=1)
 
 
-def test_a_clock_that_is_set_between_two_runs_is_seen_in_the_second(
+def test_a_clock_set_between_two_runs_is_found_in_the_second(
     place: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, real = Memory(), time.clock_gettime_ns
@@ -265,7 +265,7 @@ def test_a_clock_that_is_set_between_two_runs_is_seen_in_the_second(
     assert _failed(_inspect(place, memory=memory)) == []
 
 
-def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
+def test_disks_are_read_once_a_run_and_errors_between_runs_are_found(
     place: Machine,
 ) -> None:
     asked = place.root / "asked"
@@ -280,7 +280,7 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
     assert asked.read_text().split() == ["asked"] * 3
 
 
-def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> None:
+def test_the_state_of_disks_is_recorded_before_and_after_a_run(place: Machine) -> None:
     """What data/README.md says of `disks` in run.json."""
     inspection, *_ = _waited(place, Memory())
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
@@ -302,7 +302,7 @@ def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> No
     assert inspection.disks == RunDisks({DISK: conditions}, {DISK: warmer}, limit_k=5.0)
 
 
-def test_both_counts_of_writes_are_of_one_moment(place: Machine) -> None:
+def test_both_counts_of_writes_are_read_at_the_same_time(place: Machine) -> None:
     """A disk is not asked again right after the run before; what prepares a run is written then."""
     memory, blocks = Memory(), Path(DEVICE).parent
     place.write(f"{blocks}/stat", "9 0 9 9 9 0 3 9 0 9 9 0 0 0 0")
@@ -313,7 +313,7 @@ def test_both_counts_of_writes_are_of_one_moment(place: Machine) -> None:
     assert inspection.disks.before[DISK]["kernel_written_bytes"] == 3 * 512
 
 
-def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -> None:
+def test_a_failed_disk_is_read_again_before_the_next_run(place: Machine) -> None:
     memory = Memory()
     well = (place.root / "smart.json").read_text()
     failing = _write("smart.json", _smart(critical_warning=4))
@@ -322,9 +322,7 @@ def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -
     assert _failed(_inspect(place, memory=memory)) == []
 
 
-def test_a_disk_tells_what_of_its_life_is_used(
-    place: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_smart_gives_the_used_lifetime(place: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{place.root}:{os.environ['PATH']}")
     assert smart.lifetime(DISK) == Lifetime(1_024_000, None)
     _write("smart.json", _smart(percentage_used=7))(place)
@@ -334,9 +332,9 @@ def test_a_disk_tells_what_of_its_life_is_used(
     assert smart.lifetime(None) is None
 
 
-def _ata(name: str, raw: int, **more: object) -> dict[str, object]:
+def _ata(name: str, raw: int, **additions: object) -> dict[str, object]:
     table = [{"id": 241, "name": name, "raw": {"value": raw, "string": str(raw)}}]
-    return {"smart_status": {"passed": True}, "ata_smart_attributes": {"table": table}, **more}
+    return {"smart_status": {"passed": True}, "ata_smart_attributes": {"table": table}, **additions}
 
 
 def _statistics(page: int, offset: int, value: int, valid: bool = True) -> dict[str, object]:
@@ -373,7 +371,7 @@ def _statistics(page: int, offset: int, value: int, valid: bool = True) -> dict[
         ({"scsi_error_counter_log": {"write": {"gigabytes_processed": "1.5"}}}, 1_500_000_000),
     ],
 )
-def test_bytes_are_known_only_where_their_unit_is(
+def test_written_bytes_are_none_if_their_unit_is_unknown(
     report: dict[str, object], written_bytes: int | None
 ) -> None:
     health = smart.health_of(strict_json.parse(smart.Report, json.dumps(report)))
@@ -381,25 +379,25 @@ def test_bytes_are_known_only_where_their_unit_is(
 
 
 @pytest.mark.parametrize(
-    ("current", "known"), [(65_262, None), (-273, None), (38, 38), (-20, -20), (151, None)]
+    ("current", "expected"), [(65_262, None), (-273, None), (38, 38), (-20, -20), (151, None)]
 )
 def test_a_temperature_that_no_disk_can_have_is_not_reported(
-    place: Machine, current: int, known: float | None
+    place: Machine, current: int, expected: float | None
 ) -> None:
     report = {**SMART, "temperature": {"current": current}}
     health = smart.health_of(strict_json.parse(smart.Report, json.dumps(report)))
-    assert health is not None and health.temperature_c == known
+    assert health is not None and health.temperature_c == expected
     place.write(f"{DEVICE}/hwmon3/temp1_input", str(current * 1000))
-    assert disks.temperatures_c(place.context) == ({} if known is None else {DISK: known})
+    assert disks.temperatures_c(place.context) == ({} if expected is None else {DISK: expected})
 
 
-def test_the_life_of_an_ata_disk_is_of_its_statistics() -> None:
+def test_the_used_life_of_an_ata_disk_is_read_from_its_statistics() -> None:
     report = {"smart_status": {"passed": True}, **_statistics(7, 8, 4)}
     health = smart.health_of(strict_json.parse(smart.Report, json.dumps(report)))
     assert health is not None and health.used_percent == 4
 
 
-def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
+def test_missing_features_of_a_machine_give_no_finding(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(FILES["proc/stat"])
     nothing = tmp_path / "nothing"
@@ -412,7 +410,7 @@ def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
     assert [finding.name for finding in _failed(findings)] == ["powercap"]
 
 
-def test_what_cannot_be_read_is_not_in_order_and_not_the_end(place: Machine) -> None:
+def test_an_unreadable_value_fails_its_check_only(place: Machine) -> None:
     findings = _inspect(place.with_scene(suite_dir=place.root / "gone" / "away"))
     assert [finding.name for finding in _failed(findings)] == ["suite-room"]
     assert _failed(findings)[0].cause == "unreadable"
@@ -420,7 +418,7 @@ def test_what_cannot_be_read_is_not_in_order_and_not_the_end(place: Machine) -> 
     assert _failed(findings)[0].facts["error"] in _failed(findings)[0].message
 
 
-def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
+def test_a_lease_is_waited_for_and_reported_once(place: Machine) -> None:
     _held(place)
     lease = place.root / "run" / "hold.json"
     inspection, reasons, _ = _waited(place, Memory(), lambda: None, lambda: None, lease.unlink)
@@ -430,7 +428,7 @@ def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
     assert held.waited_s == 3 * place.context.poll_s
 
 
-def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
+def test_a_new_reason_for_waiting_is_reported_too(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
     lock.take("one", 60, lease)
     acts = (lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
@@ -438,7 +436,7 @@ def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     assert reasons == ["held: one", "held: another"]
 
 
-def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
+def test_waits_in_vain_get_shorter_until_one_succeeds(place: Machine) -> None:
     place = place.with_scene(load_limit=-1.0)
     memory = Memory()
     assert [_waited(place, memory)[2] for _ in range(3)] == [180, 90, 50]  # whole polls
@@ -446,7 +444,7 @@ def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
     assert memory.given_up["load"] == 0
 
 
-def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
+def test_waits_for_a_blocker_do_not_get_shorter(place: Machine) -> None:
     full = place.with_scene(min_free_bytes=2**62)
     memory = Memory()
     for _ in range(2):
@@ -455,7 +453,7 @@ def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
         assert blockers(inspection.findings)
 
 
-def test_others_load_counts_as_the_kernel_tells_it(place: Machine) -> None:
+def test_a_spinning_program_counts_as_load(place: Machine) -> None:
     """With a program that spins, on this very machine."""
     context = replace(place.context, proc=Path("/proc"), window_s=0.5)
     spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -469,12 +467,12 @@ def test_others_load_counts_as_the_kernel_tells_it(place: Machine) -> None:
     assert not observation.ok
 
 
-def test_allowed_kernel_lines_and_debugging_are_no_finding(place: Machine) -> None:
+def test_allowed_and_debugging_kernel_lines_give_no_finding(place: Machine) -> None:
     lines = "4,3,9,-;hrtimer: interrupt took 5 ns\n6,4,9,-;I/O error, said in passing\n"
     assert _failed(_inspect(place, lambda: place.append("kmsg", lines))) == []
 
 
-def test_kernel_lines_are_shown_once_and_not_without_end(place: Machine) -> None:
+def test_repeated_kernel_lines_are_shown_once_and_cut(place: Machine) -> None:
     lines = "".join(f"4,{3 + n},9,-;odd {n // 2}\n" for n in range(10))
     (finding,) = _failed(_inspect(place, lambda: place.append("kmsg", lines)))
     assert finding.value == 10
@@ -503,11 +501,11 @@ GRAVE_LINES = [
 
 
 @pytest.mark.parametrize("text", GRAVE_LINES)
-def test_failures_that_kernels_tell_of_are_known(text: str) -> None:
+def test_known_kernel_failures_are_grave(text: str) -> None:
     assert kernel_log.grave([kernel_log.Line(1, 3, text)])
 
 
-def test_the_document_is_made_from_the_tables() -> None:
+def test_docs_checks_md_is_up_to_date() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
         "run: python -m validation.checks_page >docs/checks.md"
     )

@@ -26,7 +26,7 @@ from workloads.children import kernel_ciphers
         (errno.EAFNOSUPPORT, "", False),
     ],
 )
-def test_a_cipher_is_missing_only_where_the_kernel_would_give_it(
+def test_a_cipher_is_missing_only_if_the_kernel_says_so(
     answer: int, level: str, missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel's interface answers as this machine's cannot be made to."""

@@ -17,10 +17,10 @@ def test_a_program_that_works_may_take_longer(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(command, "LOOK_S", 0.1)
     numbers, clauses = itertools.count(), list[str]()
     with listening(clauses.append):
-        done = run(
+        output = run(
             SLEEP, stdin=b"in ", timeout_s=1, progress=Progress(lambda: str(next(numbers)), 2**40)
         )
-    assert done.out == "in done\n"
+    assert output.out == "in done\n"
     assert clauses and all(clause.startswith("sh goes on, ") for clause in clauses)
 
 
@@ -29,7 +29,7 @@ def test_a_program_that_works_may_take_longer(monkeypatch: pytest.MonkeyPatch) -
     [None, Progress(lambda: "the same", 2**40), Progress(iter(map(str, range(999))).__next__)],
     ids=["none", "stands", "too small for so long"],
 )
-def test_one_that_does_not_is_ended(
+def test_a_program_without_progress_is_killed(
     progress: Progress | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "LOOK_S", 0.1)
@@ -48,7 +48,7 @@ def test_one_that_does_not_is_ended(
         (["nsenter", "--mount=/proc/self/ns/mnt", "--", "false", "/mnt"], "false"),
     ],
 )
-def test_the_value_of_an_option_is_no_name(argv: list[str], name: str) -> None:
+def test_names_of_programs_omit_the_values_of_options(argv: list[str], name: str) -> None:
     with pytest.raises(CommandError) as failed:
         run(argv)
     assert str(failed.value).startswith(f"{name} failed with exit code ")

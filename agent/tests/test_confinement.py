@@ -32,7 +32,7 @@ def _arguments(folder: Path) -> tuple[Path, Path, str]:
     return folder / "d", folder / "loaded", str(folder / "parser")
 
 
-def test_the_rule_is_there_once_and_what_else_stands_there_stays(folder: Path) -> None:
+def test_the_rule_is_added_once_and_other_lines_stay(folder: Path) -> None:
     local = folder / "d" / "local" / "usr.sbin.mysqld"
     local.write_text("/srv/own/** r,\n")
     assert len(confinement.set_rule(*_arguments(folder), allow=True)) == 1
@@ -44,7 +44,7 @@ def test_the_rule_is_there_once_and_what_else_stands_there_stays(folder: Path) -
     assert _calls(folder) == [f"--replace {folder / 'd' / 'usr.sbin.mysqld'}"] * 2
 
 
-def test_nothing_is_written_where_apparmor_is_off_or_no_server_has_a_profile(folder: Path) -> None:
+def test_no_rule_is_written_without_apparmor_or_a_profile(folder: Path) -> None:
     (folder / "d" / "usr.sbin.mysqld").rename(folder / "d" / "usr.sbin.other")
     assert confinement.set_rule(*_arguments(folder), allow=True) == []
     (folder / "d" / "usr.sbin.other").rename(folder / "d" / "usr.sbin.mysqld")

@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "var" / "disks.json"
 
 
-def test_without_a_note_it_is_somebody_elses(place: Path) -> None:
+def test_data_without_a_record_is_not_ours(place: Path) -> None:
     assert not disk_records.left_by_us(DISK, LEFT, place)
     place.parent.mkdir()
     place.write_text("{torn")
@@ -50,7 +50,7 @@ def test_without_a_note_it_is_somebody_elses(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "known"),
+    ("changes", "is_ours"),
     [
         ({}, True),
         ({"diskseq": 99}, True),  # after a restart
@@ -64,14 +64,14 @@ def test_without_a_note_it_is_somebody_elses(place: Path) -> None:
         ({"opal": OWNED}, False),
     ],
 )
-def test_what_the_revert_left_is_known_and_nothing_else(
-    place: Path, changes: dict[str, Any], known: bool
+def test_only_recorded_contents_are_ours_after_a_revert(
+    place: Path, changes: dict[str, Any], is_ours: bool
 ) -> None:
     disk_records.leave(DISK, LEFT, place)
-    assert disk_records.left_by_us(DISK, replace(LEFT, **changes), place) == known
+    assert disk_records.left_by_us(DISK, replace(LEFT, **changes), place) == is_ours
 
 
-def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place: Path) -> None:
+def test_a_crash_during_a_revert_is_recognised_until_the_disk_is_unplugged(place: Path) -> None:
     with suppress(KeyboardInterrupt), disk_records.reverting(DISK, LEFT, _not_done, place):
         raise KeyboardInterrupt  # the process ends here
     assert disk_records.left_by_us(DISK, REVERTED, place)
@@ -94,7 +94,7 @@ def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place
         ("no-answer", 0, True),
     ],
 )
-def test_a_revert_that_was_refused_leaves_the_note_as_it_was(
+def test_a_refused_revert_leaves_the_record_unchanged(
     place: Path, code: str, status: int, stays: bool
 ) -> None:
     """What the drive may have begun is no refusal."""
@@ -107,7 +107,7 @@ def test_a_revert_that_was_refused_leaves_the_note_as_it_was(
     assert disk_records.left_by_us(DISK, REVERTED, place) == stays
 
 
-def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
+def test_a_finished_revert_is_recorded_until_its_cleanup(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a drive that is dead until a power cycle, by what it counts as written in its life."""
@@ -126,7 +126,7 @@ def test_a_revert_that_was_done_is_known_until_it_is_cleaned_up_after(
     assert not disk_records.reverted(DISK, place)
 
 
-def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
+def test_parts_of_a_record_are_dropped_separately(place: Path) -> None:
     disk_records.begin_taking(DISK, place)
     disk_records.leave(DISK, LEFT, place)
     disk_records.forget_contents(DISK, place)
@@ -136,13 +136,13 @@ def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
     assert not disk_records.taking(DISK, place)
 
 
-def test_a_plain_disk_may_be_left_too(place: Path) -> None:
+def test_a_teardown_of_a_plain_disk_is_recorded(place: Path) -> None:
     plain = replace(LEFT, opal=None)
     disk_records.leave(DISK, plain, place)
     assert disk_records.left_by_us(DISK, plain, place)
 
 
-def test_a_note_is_forgotten_alone(place: Path) -> None:
+def test_forgetting_a_record_keeps_other_disks(place: Path) -> None:
     other, other_facts = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
     disk_records.forget(DISK, place)
     assert not place.exists()
@@ -153,7 +153,7 @@ def test_a_note_is_forgotten_alone(place: Path) -> None:
     assert disk_records.left_by_us(other, other_facts, place)
 
 
-def test_the_places_are_the_same_each_time_all_over_the_disk_and_within_it() -> None:
+def test_sampled_places_are_stable_and_cover_the_disk() -> None:
     for size in (2**26, 2**31, 2**31 + 512, 2 * 10**12, 20 * 2**40):
         places = samples.places(size, "S1")
         assert places == samples.places(size, "S1") != samples.places(size, "S2")
@@ -164,7 +164,7 @@ def test_the_places_are_the_same_each_time_all_over_the_disk_and_within_it() -> 
         assert len(places) <= 450
 
 
-def test_zeros_and_ones_are_blank_and_nothing_else() -> None:
+def test_only_zeros_and_ones_are_blank() -> None:
     assert samples.blank(bytes(4096)) and samples.blank(b"\xff" * 4096)
     for data in (b"\0" * 4095 + b"\1", b"\xff" * 4095 + b"\0", b"a" * 4096):
         assert not samples.blank(data)

@@ -71,7 +71,7 @@ def _signed(*signatures: Signature) -> DiskFacts:
     return _inside(replace(OURS, signatures=signatures))
 
 
-def _used(how: str, device: str = "nvme0n1p1", among: DiskFacts = READY) -> DiskFacts:
+def _in_use(how: str, device: str = "nvme0n1p1", among: DiskFacts = READY) -> DiskFacts:
     return replace(among, uses=(Use(device, how),))
 
 
@@ -91,11 +91,11 @@ _OTHERS_LUKS1 = replace(LUKS1, uuid=partition_uuid("S2"))
         READY,
         LUKS,
         _signed(LUKS1),
-        _used("held by fde-data", among=LUKS),
-        _used(f"mounted on {MOUNT_POINT}", "dm-0"),
+        _in_use("held by fde-data", among=LUKS),
+        _in_use(f"mounted on {MOUNT_POINT}", "dm-0"),
         _inside(replace(OURS, type_guid=facts.MARKER_TYPE.upper())),
-        _used("held by fde-data-container", among=LUKS),
-        _used("held by fde-data_1", among=LUKS),
+        _in_use("held by fde-data-container", among=LUKS),
+        _in_use("held by fde-data_1", among=LUKS),
         replace(READY, opal=replace(OWNED, locked=True)),
         replace(READY, opal=replace(OWNED, mbr_enabled=True, mbr_done=True)),
         replace(BLANK, opal=FRESH),
@@ -115,13 +115,13 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "other size": (replace(BLANK, size_bytes=2**31 - 512), "other-size", "2147483136"),
     "two paths": (replace(BLANK, same_identity=("sdb",)), "same-identity", "/dev/sdb"),
     "write-protected": (replace(BLANK, read_only=True), "write-protected", ""),
-    "mounted": (_used("mounted on /mnt"), "in-use", "mounted on /mnt"),
-    "root": (_used(_ROOT, "nvme0n1p2", BLANK), "in-use", _ROOT),
-    "swap": (_used("used as swap"), "in-use", "used as swap"),
-    "LVM": (_used("held by vg-home"), "in-use", "held by vg-home"),
-    "MD": (_used("held by md0", "nvme0n1", BLANK), "in-use", "held by md0"),
-    "nearly our name": (_used("held by fde-database"), "in-use", "held by fde-database"),
-    "our names without our mark": (_used("held by fde-data", "nvme0n1", BLANK), "in-use", ""),
+    "mounted": (_in_use("mounted on /mnt"), "in-use", "mounted on /mnt"),
+    "root": (_in_use(_ROOT, "nvme0n1p2", BLANK), "in-use", _ROOT),
+    "swap": (_in_use("used as swap"), "in-use", "used as swap"),
+    "LVM": (_in_use("held by vg-home"), "in-use", "held by vg-home"),
+    "MD": (_in_use("held by md0", "nvme0n1", BLANK), "in-use", "held by md0"),
+    "nearly our name": (_in_use("held by fde-database"), "in-use", "held by fde-database"),
+    "our names without our mark": (_in_use("held by fde-data", "nvme0n1", BLANK), "in-use", ""),
     "unreadable": (replace(BLANK, read_error="EIO"), "unreadable", "EIO"),
     "dead, not by us": (replace(BLANK, opal=FRESH, read_error="ENODATA"), "unreadable", ""),
     "dead": (replace(BLANK, opal=FRESH, read_error="ENODATA", reverted=True), "dead", ""),
@@ -166,7 +166,7 @@ def test_a_refusal_names_disk_and_reason_and_only_contents_may_be_erased(name: s
     assert code in ("absent", "given-away") or "other-erase" in {other.code for other in others}
 
 
-def test_every_code_is_met() -> None:
+def test_every_refusal_code_is_tested() -> None:
     """Those of the tables; the others have tests of their own below."""
     others = {"other-erase", "silent", "no-opal-on-sata", "unmarked", "changed"}
     others |= {"changed-since-check", "no-such-serial"}
@@ -174,12 +174,12 @@ def test_every_code_is_met() -> None:
     assert codes | others | {code for _, code, _ in EXTENTS} == {*guard.WORDINGS, None}
 
 
-def test_all_reasons_are_given_at_once() -> None:
+def test_all_refusals_are_returned_at_once() -> None:
     disk_facts = replace(BLANK, serial="S2", size_bytes=1, signatures=(EXT4,))
     assert len(guard.refusals(DISK, disk_facts)) == 3
 
 
-def test_an_erase_that_was_given_for_other_contents_has_expired() -> None:
+def test_an_erase_for_other_contents_has_expired() -> None:
     expired = replace(DISK, erase="S1 000000000000")
     (refusal,) = guard.refusals(expired, replace(BLANK, signatures=(EXT4,)))
     assert (refusal.code, refusal.facts["expired"]) == ("foreign-signature", 1)
@@ -189,7 +189,7 @@ ODD_SERIALS = ("VMware NVME_0000", "\\xff\\xff ABC", "WD  12", "a'b\"c", "{{ x }
 
 
 @pytest.mark.parametrize("serial", ODD_SERIALS)
-def test_what_check_prints_of_a_serial_can_be_pasted(serial: str) -> None:
+def test_the_printed_erase_of_a_serial_can_be_pasted(serial: str) -> None:
     disk = replace(DISK, serial=serial)
     disk_facts = replace(BLANK, serial=serial, signatures=(EXT4,))
     (refusal,) = guard.refusals(disk, disk_facts)
@@ -206,7 +206,7 @@ def test_what_check_prints_of_a_serial_can_be_pasted(serial: str) -> None:
     assert shlex.split(way[1]) == ["fde", "teardown", "--psid-revert", serial]
 
 
-def test_a_serial_number_of_any_bytes_can_be_typed(
+def test_a_serial_number_of_any_bytes_is_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(devices, "BLOCK", tmp_path)
@@ -218,7 +218,7 @@ def test_a_serial_number_of_any_bytes_can_be_typed(
     assert devices.serial("nvme1n1") == "\\xff\\xffAB C"
 
 
-def test_a_revert_by_psid_passes_locks_and_shadows_but_nothing_that_can_be_seen() -> None:
+def test_a_psid_revert_permits_locks_and_shadows_but_no_visible_contents() -> None:
     for name in ("locked", "shadowed", "owned by someone", "shadowed, though ours"):
         assert guard.refusals_to_revert(DISK, REFUSED[name][0]) == []
     assert guard.refusals_to_revert(DISK, REFUSED["no answer"][0])
@@ -230,7 +230,7 @@ def test_a_revert_by_psid_passes_locks_and_shadows_but_nothing_that_can_be_seen(
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, "silent"), ("EIO", "unanswered")])
-def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
+def test_a_locking_drive_that_hides_its_opal_is_not_cleared(
     error: str | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a restart without libata.allow_tpm=1: else it stays locked and its PIN is gone."""
@@ -277,7 +277,7 @@ NOT_TAKEN: dict[str, tuple[DiskFacts, Extent, str | None]] = {
 
 
 @pytest.mark.parametrize("name", NOT_TAKEN)
-def test_a_drive_that_cannot_carry_opal_is_found_before_it_is_taken(name: str) -> None:
+def test_a_drive_unfit_for_opal_is_refused_before_it_is_taken(name: str) -> None:
     disk_facts, extent, code = NOT_TAKEN[name]
     spec = replace(_spec(OPAL), extent=extent)
     codes = [refusal.code for refusal in provision.reasons_not_to_prepare(spec, DISK, disk_facts)]
@@ -303,12 +303,12 @@ def test_a_disk_that_changed_since_it_was_approved_is_refused(
     assert difference in str(refused.value.problems[0].facts["differing"])
 
 
-def test_our_own_use_and_the_state_of_a_lock_are_no_change() -> None:
-    busy = replace(_used("held by fde-data"), opal=OWNED)
+def test_our_own_use_and_lock_do_not_count_as_changes() -> None:
+    busy = replace(_in_use("held by fde-data"), opal=OWNED)
     guard.refuse_changed(DISK, busy, replace(READY, opal=replace(OWNED, locked=True)))
 
 
-def test_a_fingerprint_follows_contents_and_not_who_uses_the_disk() -> None:
+def test_a_fingerprint_depends_on_contents_and_not_on_users() -> None:
     same = replace(BLANK, diskseq=8, path="/dev/nvme1n1", uses=(Use("nvme1n1", "used as swap"),))
     assert BLANK.fingerprint == same.fingerprint
     changes: list[dict[str, Any]] = [
@@ -342,7 +342,7 @@ def test_a_fingerprint_follows_contents_and_not_who_uses_the_disk() -> None:
         ((OPAL,), BLANK, "no Opal", ""),
     ],
 )
-def test_what_is_found_and_would_be_done_is_described(
+def test_contents_and_planned_steps_are_described(
     configurations: tuple[Configuration, ...], disk_facts: DiskFacts, words: str, steps: str
 ) -> None:
     spec = _spec(*configurations)
@@ -371,7 +371,7 @@ def test_an_extent_that_cannot_be_laid_out_is_refused(
     assert facts.items() <= (refusal.facts.items() if refusal else {}.items())
 
 
-def test_what_is_to_be_erased_is_not_ready() -> None:
+def test_a_disk_to_be_erased_is_not_ready() -> None:
     assert layout.ready(DISK, LUKS, EXTENT)
     assert not layout.ready(DISK, LUKS, Extent(2**24, 2**29))
     assert not layout.ready(ERASABLE, _signed(EXT4), EXTENT)
@@ -463,7 +463,7 @@ _GFS2 = struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900)
     ],
     ids=["zeros", "ones", "LUKS1", "two", "unknown start", "unknown end"],
 )
-def test_what_is_on_a_real_disk_is_found(
+def test_contents_of_a_real_disk_are_found(
     device: Path, start: str, place: int, contents: bytes, codes: list[tuple[str, str | None]]
 ) -> None:
     subprocess.run([start, "-q", device], check=True)
@@ -487,13 +487,13 @@ def test_any_write_ends_a_check(device: Path) -> None:
     assert provision.reasons_of_change(_disk(device), after, {"plain": str(before.checked_print)})
 
 
-def test_who_holds_a_disk_exclusively_is_found(device: Path) -> None:
+def test_an_exclusive_holder_is_found(device: Path) -> None:
     with _held(device):
         assert _hows(device) == [uses.EXCLUSIVE]
     assert _hows(device) == []
 
 
-def test_what_goes_away_in_the_moment_it_is_looked_at_is_no_error(
+def test_files_that_vanish_while_read_raise_no_error(
     device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cryptsetup's lock and a volume of btrfs; a kernel without swap has no list of it."""
@@ -515,7 +515,7 @@ def test_what_goes_away_in_the_moment_it_is_looked_at_is_no_error(
     assert uses.swaps() == [] and uses.find_uses(device.name) == []
 
 
-def test_nothing_of_another_mount_namespace_is_run_to_explain_a_busy_disk(
+def test_explaining_a_busy_disk_runs_no_program_of_another_namespace(
     device: Path, tmp_path: Path
 ) -> None:
     """Any user may make one, with programs of his own in the places of the system's."""
@@ -556,9 +556,7 @@ def test_a_mounted_file_system_is_a_use(device: Path, tmp_path: Path) -> None:
     assert f"mounted on {folder}" in hows
 
 
-def test_a_program_whose_name_the_kernel_cut_within_a_letter_is_named(
-    device: Path, tmp_path: Path
-) -> None:
+def test_a_program_name_cut_within_a_letter_is_escaped(device: Path, tmp_path: Path) -> None:
     program = tmp_path / "process-name-töö"
     shutil.copy("/bin/sleep", program)
     with device.open("rb") as file, subprocess.Popen([program, "99"], stdin=file) as process:
@@ -571,7 +569,7 @@ def test_a_program_whose_name_the_kernel_cut_within_a_letter_is_named(
     assert who in json.loads(json_text({"how": hows[0]}))["how"]
 
 
-def test_what_the_kernel_exports_is_a_use(
+def test_an_export_by_the_kernel_is_a_use(
     device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As nvmet, LIO and a USB gadget keep it in configfs, which this machine's kernel may lack."""
@@ -631,7 +629,7 @@ def test_a_program_that_keeps_a_disk_open_is_found_once(name: str, device: Path)
     assert not any(shared) or name == "common descriptors"
 
 
-def test_who_cannot_be_looked_at_may_have_any_disk_open(device: Path) -> None:
+def test_an_unreadable_process_may_have_any_disk_open(device: Path) -> None:
     script = (
         "import os, sys; from agent.storage import uses\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
@@ -639,8 +637,8 @@ def test_who_cannot_be_looked_at_may_have_any_disk_open(device: Path) -> None:
     )
     argv = [sys.executable, "-c", script, device.name]
     with _running("sh", "-c", "echo; exec sleep 99") as (process, _):
-        done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert f"perhaps open in process {process.pid}, whose descriptors cannot" in done.stdout
+        output = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert f"perhaps open in process {process.pid}, whose descriptors cannot" in output.stdout
 
 
 def test_files_of_other_users_fuse_are_no_disks(device: Path, tmp_path: Path) -> None:
@@ -670,7 +668,7 @@ def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:
         guard.check(_disk(tmp_path / "file"))
 
 
-def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
+def test_a_disk_with_contents_must_match_its_check() -> None:
     for disk_facts in (BLANK, READY):  # with nothing to lose
         assert provision.reasons_of_change(DISK, disk_facts, {"plain": "another"}) == []
     disk_facts = replace(BLANK, signatures=(EXT4,))
@@ -685,7 +683,7 @@ def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
 
 
 @pytest.mark.usefixtures("readable")
-def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: LoopDisks) -> None:
+def test_prepare_writes_no_disk_if_one_is_refused(loop: LoopDisks) -> None:
     """A loop device has no serial number, so its identity never matches."""
     first, second = loop.make(), loop.make()
     subprocess.run(["mkfs.ext4", "-q", second], check=True)
@@ -699,14 +697,14 @@ def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: LoopDisks) -> Non
     assert before == [loop.contents(each) for each in (first, second)]
 
 
-def test_the_page_of_dangers_has_every_row() -> None:
+def test_docs_dangers_md_lists_every_row() -> None:
     """What comes of each, the tests in the guest see."""
-    _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
-    lines = rest.partition(dangers.END)[0].strip().splitlines()
+    _, _, listing = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
+    lines = listing.partition(dangers.END)[0].strip().splitlines()
     assert lines == dangers.page_lines(ROWS), "run python -m agent.tests.dangers"
 
 
-def test_the_places_of_a_sparse_file_count_in_its_hash(tmp_path: Path) -> None:
+def test_the_hash_of_a_sparse_file_depends_on_places(tmp_path: Path) -> None:
     hashes = []
     for place in (0, 2**20, 2**30):
         path = tmp_path / str(place)
@@ -728,7 +726,7 @@ def test_the_places_of_a_sparse_file_count_in_its_hash(tmp_path: Path) -> None:
         (None, FRESH, "not-given-back"),
     ],
 )
-def test_a_drive_is_given_back_only_where_it_was_seen_to_be(
+def test_a_drive_is_reported_as_given_back_only_if_seen_so(
     before: DiskFacts | None, after: Status, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = OpalError("no-answer", device="x", action="y", error="z")

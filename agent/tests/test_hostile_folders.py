@@ -27,7 +27,7 @@ def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path, thorough:
     assert len(figures["commands"]) > 5
 
 
-def test_the_watch_hears_what_must_not_happen(tmp_path: Path) -> None:
+def test_the_audit_hook_hears_forbidden_events(tmp_path: Path) -> None:
     """It would be of no use if it slept."""
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()

@@ -36,26 +36,26 @@ PLACES = (
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_it_is_no_name(name: str) -> None:
+def test_hostile_names_are_unsafe(name: str) -> None:
     assert not names.safe(name)
 
 
 @pytest.mark.parametrize(
     "name", ["file_io", "smoke-target-20261123T012747Z", "a.b", "0", "a" * 128]
 )
-def test_it_is_a_name(name: str) -> None:
+def test_ordinary_names_are_safe(name: str) -> None:
     assert names.safe(name)
 
 
 @given(st.one_of(st.text(), st.integers(), st.none(), st.lists(st.text())))
-def test_what_passes_stays_in_its_folder_and_in_one_word(name: object) -> None:
+def test_a_safe_name_stays_in_its_folder_and_is_one_word(name: object) -> None:
     if names.safe(name):
         assert Path("/top", str(name)).resolve().parent == Path("/top")
         assert shlex.quote(str(name)) == name
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_plan_with_such_a_name_is_no_plan(place: tuple[str, str]) -> None:
+def test_a_plan_with_a_hostile_name_is_refused(place: tuple[str, str]) -> None:
     entries, key = place
     for name in HOSTILE:
         document: dict[str, Any] = json.loads(json.dumps(plan()))
@@ -66,7 +66,7 @@ def test_a_plan_with_such_a_name_is_no_plan(place: tuple[str, str]) -> None:
             schema.read(SuitePlan, document)
 
 
-def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
+def test_a_group_with_a_hostile_name_is_refused(tmp_path: Path) -> None:
     for name in HOSTILE:
         document = {"format": "fde-group/1", "group": "g", "suites": [name], "hosts": ["h"]}
         (tmp_path / hosts.FILE).write_text(json.dumps(document), encoding="utf-8")
@@ -96,7 +96,7 @@ def _scripts(tree: ast.AST) -> Iterator[ast.expr]:
                 yield script
 
 
-def test_no_text_of_the_shell_is_made_from_data() -> None:
+def test_shell_scripts_are_constants() -> None:
     """Each is a constant: by its value, or by a name in capitals."""
     calls = 0
     for package in ("agent", "analysis", "contract", "controller", "instrumentation", "workloads"):

@@ -23,7 +23,7 @@ LINES = 16  # of an undisturbed suite
 
 
 @pytest.mark.parametrize("when", ["before", "half", "after"])
-def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
+def test_a_kill_at_any_line_loses_and_falsifies_nothing(
     one_block: Lab, when: str, tmp_path: Path
 ) -> None:
     reached = set()
@@ -50,12 +50,12 @@ def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
     assert reached == (expected if when == "after" else set())
 
 
-def test_an_undisturbed_suite_has_as_many_lines_as_are_tried(one_block: Lab) -> None:
+def test_the_kills_cover_every_line_of_an_undisturbed_suite(one_block: Lab) -> None:
     assert not killed(one_block, lambda _n, _line: None)
     assert len(entries(one_block)) == LINES
 
 
-def test_killed_while_it_goes_on_it_goes_on_once_more(one_block: Lab) -> None:
+def test_a_resumed_suite_survives_another_kill(one_block: Lab) -> None:
     # A line further at each start, so that also the lines of continuing are its last.
     for number in range(12):
         killed(one_block, at(number, "after"))
@@ -89,7 +89,7 @@ def test_a_kill_in_the_middle_of_a_workload(one_block: Lab) -> None:
     assert (void[0].cause, void[0].facts) == (journal.AGENT_KILLED, {"during": "running"})
 
 
-def test_what_belongs_to_a_boot_is_done_once_however_often_it_is_killed(
+def test_steps_of_a_boot_are_done_once_over_many_kills(
     one_block: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.provenance.gather", lambda _spec: {"boot_id": journal.boot_id()})

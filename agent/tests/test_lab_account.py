@@ -85,7 +85,7 @@ def _unmounted(target: Target) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_disk_moves_what_was_counted_or_the_run_is_void(name: str, target: Target) -> None:
+def test_a_run_whose_traffic_differs_from_its_counts_is_void(name: str, target: Target) -> None:
     case = CASES[name]
     make, kind, options = case.filesystem
     node = "$(readlink -f /dev/disk/by-partlabel/fde-testbed)"
@@ -105,10 +105,10 @@ def test_the_disk_moves_what_was_counted_or_the_run_is_void(name: str, target: T
         target.lab.ssh(f"{unit} {shlex.quote(case.beside)}")
     try:
         run = f"cd {CODE} && PATH={CODE}/front:$PATH {shlex.join(command)}"
-        done = target.lab.ssh(run, check=False)
+        output = target.lab.ssh(run, check=False)
     finally:
         target.lab.ssh("systemctl stop fde-beside", check=False)
-    reply = json.loads(done.stdout)
+    reply = json.loads(output.stdout)
     assert bool(reply["broken"]) == bool(case.refused), reply
     assert all(case.refused in reason for reason in reply["broken"])
     for severity, causes in (("blocker", case.blockers), ("warning", case.warnings)):

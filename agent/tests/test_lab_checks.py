@@ -42,7 +42,7 @@ def _run(lab: LabHandle, script: str, *arguments: str) -> Any:
     return json.loads(lab.ssh(f"cd {CODE} && PYTHONPATH=. python3 script.py {words}").stdout)
 
 
-def test_the_checks_see_what_happens_in_the_guest(target: LabHandle) -> None:
+def test_the_checks_find_faults_in_the_guest(target: LabHandle) -> None:
     lab = target
     by_id = " ".join(map(_by_id, lab.state["drives"].values()))
     command = (
@@ -59,7 +59,7 @@ def test_the_checks_see_what_happens_in_the_guest(target: LabHandle) -> None:
     serials = {drive["serial"] for drive in lab.state["drives"].values()}
     assert {serial for serial, passed, _ in printed["health"] if passed} == serials
 
-    assert [what.split(":")[0] for what in printed["said"]] == ["temperature"]
+    assert [line.split(":")[0] for line in printed["said"]] == ["temperature"]
     assert "60.0 °C" in printed["said"][0]
     (heat,) = (finding for finding in findings["ahead"] if finding["name"] == "temperature")
     assert (heat["ok"], heat["value"]) == (True, 46.0)
@@ -117,7 +117,7 @@ print(json.dumps(changes))
 WRITABLE = ("read_ahead_kb", "max_sectors_kb", "nomerges", "iostats", "scheduler")
 
 
-def test_any_setting_of_a_real_disk_or_kernel_that_changes_voids(target: LabHandle) -> None:
+def test_a_changed_setting_of_disk_or_kernel_voids_the_run(target: LabHandle) -> None:
     """During the run, in the runs after it, and no more once it is set back."""
     files = [f"/sys/class/block/DISK/queue/{name}" for name in WRITABLE]
     files += ["/proc/sys/vm/dirty_ratio", "/proc/sys/vm/swappiness"]
@@ -150,7 +150,7 @@ print(json.dumps({"found": now, "disks": asdict(look.disks), "said": said, "late
 """
 
 
-def test_a_disk_that_gets_too_hot_voids_the_run_and_is_waited_for(target: LabHandle) -> None:
+def test_a_hot_disk_voids_the_run_and_is_waited_for(target: LabHandle) -> None:
     """96 MiB at 64 MiB/s warm the drive from 30 to nearly 60 °C; it throttles from 45 °C on."""
     drive = target.state["drives"]["plain"]
     control = Path(drive["control"])

@@ -26,8 +26,13 @@ ENTRIES = yaml.safe_load(LABS.read_text(encoding="utf-8"))["fde_configurations"]
 
 def resolved(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration as the controller resolves it."""
-    found = registry.complete(entry)
-    return {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
+    configuration = registry.complete(entry)
+    return {
+        "name": configuration.name,
+        "kind": configuration.kind,
+        "disk": configuration.disk,
+        **configuration.settings,
+    }
 
 
 CONFIGURATIONS = [resolved(entry) for entry in ENTRIES]
@@ -106,7 +111,7 @@ esac
 """
 
 
-def test_a_product_that_lies_is_found_by_the_proof(target: Target) -> None:
+def test_the_proof_refutes_a_lying_product(target: Target) -> None:
     """It says that it is open and encrypted in every case but one."""
     target.lab.ssh(f"cat > {FOLDER}/product; chmod +x {FOLDER}/product", stdin=PRODUCT.encode())
     script = f"""
@@ -189,8 +194,8 @@ try:
 """
     printed = collected(target, script)
     assert printed["same"]
-    done = [role for state, role in printed["lines"] if state == "preconditioned"]
-    assert done == ["plain", "sed"]
+    roles = [role for state, role in printed["lines"] if state == "preconditioned"]
+    assert roles == ["plain", "sed"]
     for document in printed["kept"].values():
         assert [each["bytes"] for each in document["filled"]] == [EXTENT_BYTES]
         assert len(document["written"]) == 5
@@ -203,7 +208,7 @@ try:
 def test_every_configuration_is_entered_and_proven(target: Target) -> None:
     """`opal` comes twice: at first, and again after others have used its disk with locking off."""
     names = [c["name"] for c in CONFIGURATIONS]
-    lines = target.said(f"storage prove {' '.join([*names, 'opal'])}")
+    lines = target.output_lines(f"storage prove {' '.join([*names, 'opal'])}")
     assert [entry["configuration"] for entry in lines] == [*names, "opal"]
     assert all(entry["proof"]["ok"] for entry in lines)
     proofs = {entry["configuration"]: entry["proof"] for entry in lines}
@@ -338,18 +343,18 @@ try:
     assert not target.reads("sed")
 
 
-def test_what_a_crashed_run_left_of_each_kind_is_taken_down(target: Target) -> None:
+def test_leftovers_of_each_kind_are_removed_after_a_crash(target: Target) -> None:
     """Each agent ends with its configuration standing, as if it had crashed; the next finds it."""
     for name in ("plain", "opal", "dmcrypt-aes128", CASCADE):
-        (line,) = target.said(f"storage enter {name}")
+        (line,) = target.output_lines(f"storage enter {name}")
         assert line["state"] == "mounted"
         assert len(target.mappings()) == (4 if name == CASCADE else 1)
         assert target.reads("sed") == (name == "opal")
-    assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+    assert target.output_lines("storage leave") == [{"changed": True, "state": "bare"}]
     assert target.mappings() == []
 
 
-def test_half_made_mappings_are_taken_down(target: Target) -> None:
+def test_half_made_mappings_are_removed(target: Target) -> None:
     """A cascade without its top, one layer without a table and one suspended; and a foreign one."""
     partition = f"{target.disks['plain']['by_id']}-part1"
     target.lab.ssh(
@@ -359,14 +364,14 @@ def test_half_made_mappings_are_taken_down(target: Target) -> None:
         "echo '0 8 zero' | dmsetup create not-fde-data"
     )
     try:
-        assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+        assert target.output_lines("storage leave") == [{"changed": True, "state": "bare"}]
         assert target.mappings() == []
         assert "not-fde-data" in target.lab.ssh("dmsetup ls").stdout
     finally:
         target.lab.ssh("dmsetup remove not-fde-data")
 
 
-def test_an_agent_killed_on_its_way_up_leaves_nothing_that_the_next_cannot_take_down(
+def test_leftovers_of_an_agent_killed_while_entering_are_removed(
     target: Target,
 ) -> None:
     target.lab.ssh(
@@ -377,18 +382,18 @@ def test_an_agent_killed_on_its_way_up_leaves_nothing_that_the_next_cannot_take_
     )
     target.lab.ssh("while pgrep -x cryptsetup > /dev/null; do sleep 0.1; done")
     assert "fde-data-container" in target.mappings()
-    (line,) = target.said("storage enter plain")
+    (line,) = target.output_lines("storage enter plain")
     assert line["state"] == "mounted"
     target.agent("storage leave")
     assert target.mappings() == []
 
 
-def test_what_this_machine_lacks_is_said_before_anything_is_touched(target: Target) -> None:
+def test_missing_features_are_reported_before_anything_is_touched(target: Target) -> None:
     target.agent("storage enter plain")
     target.lab.ssh("mv /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.ext4.away")
     try:
         assert "needs mkfs.ext4" in target.refusal(f"storage enter {CASCADE}")
-        assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+        assert target.output_lines("storage leave") == [{"changed": True, "state": "bare"}]
     finally:
         target.lab.ssh("mv /usr/sbin/mkfs.ext4.away /usr/sbin/mkfs.ext4", check=False)
 
@@ -402,7 +407,7 @@ def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
     described = resolved({**by_driver, "cipher": f"capi:{name}-plain64"})
     target.put("target.json", {**target.description(), "configurations": [described]})
     try:
-        (line,) = target.said("storage prove by-driver")
+        (line,) = target.output_lines("storage prove by-driver")
     finally:
         target.put("target.json", target.description())
     assert line["proof"]["ok"], line
@@ -412,7 +417,7 @@ def test_a_driver_of_the_kernel_can_be_named(target: Target) -> None:
 
 def test_preparing_twice_changes_nothing_the_second_time(target: Target) -> None:
     before = {role: target.medium(role) for role in target.disks}
-    assert target.said("prepare") == [{"changed": False, "actions": []}]
+    assert target.output_lines("prepare") == [{"changed": False, "actions": []}]
     assert before == {role: target.medium(role) for role in target.disks}
     assert not target.reads("sed")
 
@@ -432,9 +437,7 @@ def holds(path: Path, needle: bytes) -> bool:
 
 
 @pytest.mark.parametrize("name", ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"])
-def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(
-    target: Target, name: str
-) -> None:
+def test_only_plain_shows_plaintext_on_the_medium(target: Target, name: str) -> None:
     """The drive's backing file is read from outside, where no part of the guest can mislead."""
     text, probe = f"plaintext-of-{name}-seen-from-outside ", f"{MOUNT_POINT}/probe"
     target.agent(f"storage enter {name}")
@@ -449,13 +452,11 @@ def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(
     # Taken down behind cryptsetup's back, the range stays open.
     [("true", "close"), (f"umount {MOUNT_POINT} && dmsetup remove fde-data", "lock")],
 )
-def test_what_was_left_open_is_closed_and_locked_again(
-    target: Target, behind: str, action: str
-) -> None:
+def test_an_open_range_is_closed_and_locked_again(target: Target, behind: str, action: str) -> None:
     target.agent("storage enter opal")
     target.lab.ssh(behind)
     assert target.reads("sed")
-    (line,) = target.said("prepare")
+    (line,) = target.output_lines("prepare")
     assert [each["code"] for each in line["actions"]] == [action]
     assert not target.reads("sed")
-    assert target.said("storage leave") == [{"changed": False, "state": "bare"}]
+    assert target.output_lines("storage leave") == [{"changed": False, "state": "bare"}]

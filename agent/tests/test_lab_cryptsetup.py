@@ -20,7 +20,7 @@ def test_every_configuration_is_proven(target: Target, tmp_path: Path) -> None:
     version = target.lab.ssh(f"{CODE}/bin/cryptsetup --version").stdout
     packaged = target.lab.ssh("/usr/sbin/cryptsetup --version").stdout
     assert version != packaged and "HW_OPAL" in version
-    lines = target.said("storage prove")
+    lines = target.output_lines("storage prove")
     assert [entry["configuration"] for entry in lines] == [c["name"] for c in CONFIGURATIONS]
     unproven = {e["configuration"]: e["proof"]["mismatches"] for e in lines if not e["proof"]["ok"]}
     assert unproven == {}

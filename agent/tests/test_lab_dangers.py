@@ -26,7 +26,7 @@ def guest(lab: Any) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_medium_stays_as_it_is(guest: Scene, row: Row) -> None:
+def test_a_danger_leaves_the_medium_unchanged(guest: Scene, row: Row) -> None:
     words = guest.words(row.role)
     target = f"{FOLDER}/target.json"
     secrets = f"{FOLDER}/{'row-' if row.secrets else ''}secrets.json"
@@ -54,9 +54,9 @@ def test_the_medium_stays_as_it_is(guest: Scene, row: Row) -> None:
         if row.faults or row.vices:
             guest.clear_faults(row.role)
         guest.blank(row.role, row.undo or "true")
-    sentences = [plain_words(done.stdout if row.allowed else done.stderr) for done in runs]
-    for done, text in zip(runs, sentences, strict=True):
-        assert done.returncode == (0 if row.allowed else 1), done
+    sentences = [plain_words(output.stdout if row.allowed else output.stderr) for output in runs]
+    for output, text in zip(runs, sentences, strict=True):
+        assert output.returncode == (0 if row.allowed else 1), output
         assert row.allowed or (text.startswith("fde: ") and "Traceback" not in text)
         assert [part for part in row.says if part not in text] == [], text
     assert unchanged != row.allowed

@@ -16,8 +16,8 @@ CONFIGURATIONS = [OPAL, {"name": "dmcrypt", "kind": "dmcrypt", "disk": "plain", 
 
 @pytest.mark.parametrize("name", ["opal", "dmcrypt"])
 def test_an_internal_error_leaves_no_key_and_no_open_range(target: Target, name: str) -> None:
-    done = target.lab.ssh(
+    output = target.lab.ssh(
         f"cd {CODE} && PYTHONPATH={CODE}:{CODE}/lib python3 -m agent.tests.injections "
         f"{FOLDER}/target.json {FOLDER}/secrets.json {name}"
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert json.loads(output.stdout.splitlines()[-1]) == []

@@ -63,16 +63,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_leaving_ends_locked_whoever_is_in_the_way(target: Target, case: Case) -> None:
+def test_leaving_ends_locked_in_spite_of_any_user(target: Target, case: Case) -> None:
     target.agent(f"storage enter {case.configuration}")
     target.lab.ssh(f"{{ {case.make} }} >/dev/null 2>&1 </dev/null; sleep 0.5")
-    done = target.agent("storage leave", check=False)
-    problems = json.loads(done.stdout.splitlines()[-1]).get("problems", [])
+    output = target.agent("storage leave", check=False)
+    problems = json.loads(output.stdout.splitlines()[-1]).get("problems", [])
     assert [problem["code"] for problem in problems] == ([case.code] if case.code else [])
     assert all(case.named in str(problem["facts"]) for problem in problems)
     assert_closed(target)
     # Whoever holds it still does: the same configuration is entered beside it, and is as planned.
-    assert target.said(f"storage prove {case.configuration}")[0]["proof"]["ok"]
+    assert target.output_lines(f"storage prove {case.configuration}")[0]["proof"]["ok"]
     assert_closed(target)
     target.lab.ssh(f"{case.undo}\nudevadm settle", check=False)
     gone = "for n in $(seq 50); do dmsetup ls | grep -q fde- || exit 0; sleep 0.2; done; exit 1"

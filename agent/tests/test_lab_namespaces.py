@@ -77,7 +77,7 @@ def drive(lab: Any, tmp_path: Path) -> Iterator[Twofold]:
     started.stop()
 
 
-def test_the_trap_is_real(drive: Twofold) -> None:
+def test_a_revert_of_one_namespace_reverts_the_other(drive: Twofold) -> None:
     """A revert that was asked for the first namespace takes what stands in the second."""
     command = "cryptsetup luksFormat --batch-mode --type luks2 --hw-opal-only"
     drive.target.lab.ssh(
@@ -89,13 +89,13 @@ def test_the_trap_is_real(drive: Twofold) -> None:
     assert drive.letter == ""
 
 
-def test_no_namespace_is_owned_or_reverted_beside_another(drive: Twofold) -> None:
+def test_a_drive_with_several_namespaces_is_neither_owned_nor_reverted(drive: Twofold) -> None:
     before = drive.medium()
     serial = drive.target.disks["sed"]["serial"]
     for command in ("prepare", f"teardown --psid-revert {serial}"):
-        done = drive.target.agent(command, check=False)
-        printed = done.stdout + done.stderr
-        assert done.returncode == 1 and "Traceback" not in printed
+        output = drive.target.agent(command, check=False)
+        printed = output.stdout + output.stderr
+        assert output.returncode == 1 and "Traceback" not in printed
         shown = drive.target.lab.ssh(f"readlink -f {drive.second}").stdout.strip()
         assert f"shares its security subsystem with {shown}" in printed
         assert '"code": "shared"' in printed
@@ -103,7 +103,7 @@ def test_no_namespace_is_owned_or_reverted_beside_another(drive: Twofold) -> Non
     assert drive.letter == LETTER
 
 
-def test_a_plain_configuration_asks_nothing_of_the_drives_security(drive: Twofold) -> None:
+def test_a_plain_configuration_does_not_use_the_drives_security(drive: Twofold) -> None:
     drive.target.configurations = [{**PLAIN, "disk": "sed"}]
     drive.target.put("target.json", drive.target.description())
     drive.target.agent("prepare")

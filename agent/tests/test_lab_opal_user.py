@@ -64,7 +64,7 @@ print(json.dumps(found))
     return codes
 
 
-def test_it_opens_and_locks_its_own_range(target: Target, users_pin: str) -> None:
+def test_a_user_opens_and_locks_its_own_range(target: Target, users_pin: str) -> None:
     assert not target.reads("sed")
     unlock = ("LOCK_UNLOCK", {"session": session(), "l_state": UNLOCKED})
     assert answers(target, users_pin, unlock) == [SUCCESS]
@@ -114,7 +114,7 @@ OTHERS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_it_opens_and_changes_nothing_else(target: Target, users_pin: str, what: str) -> None:
+def test_a_user_changes_nothing_but_its_range(target: Target, users_pin: str, what: str) -> None:
     before = target.medium("sed")
     codes = answers(target, users_pin, *OTHERS[what])
     assert SUCCESS not in codes
@@ -122,10 +122,10 @@ def test_it_opens_and_changes_nothing_else(target: Target, users_pin: str, what:
     assert target.medium("sed") == before
     assert not target.reads("sed")
     # The owner finds it as it was; and its own right PIN sets the count of refused ones back.
-    assert target.said("prepare") == [{"changed": False, "actions": []}]
+    assert target.output_lines("prepare") == [{"changed": False, "actions": []}]
 
 
-def test_its_pin_is_not_the_owners_and_neither_is_a_passphrase(target: Target) -> None:
+def test_the_users_pin_differs_from_the_owners_and_the_passphrase(target: Target) -> None:
     script = f"""
 from pathlib import Path
 from agent.storage import opal_ioctl, secrets
@@ -136,4 +136,4 @@ except opal_ioctl.OpalError as error:
     print(error.status)
 """
     assert target.python(script) == str(NOT_AUTHORIZED)
-    assert target.said("prepare") == [{"changed": False, "actions": []}]
+    assert target.output_lines("prepare") == [{"changed": False, "actions": []}]

@@ -53,8 +53,8 @@ def forget(target: Target) -> None:
 def refused(target: Target) -> int:
     """How many logins the drive has refused since it was started."""
     calls = target.ask("sed", "calls")["calls"]
-    wanted = ("StartSession", "NOT_AUTHORIZED")
-    return sum(call["count"] for call in calls if (call["method"], call["status"]) == wanted)
+    refusal = ("StartSession", "NOT_AUTHORIZED")
+    return sum(call["count"] for call in calls if (call["method"], call["status"]) == refusal)
 
 
 def cost(target: Target, arguments: str) -> tuple[int, str]:
@@ -107,7 +107,7 @@ def test_the_third_try_is_not_made(target: Target) -> None:
     target.agent("storage leave")
 
 
-def test_a_right_pin_sets_the_count_back(target: Target) -> None:
+def test_a_right_pin_resets_the_count(target: Target) -> None:
     cost(target, "storage leave")
     target.put("secrets.json", target.secrets)
     target.agent("storage leave")
@@ -121,7 +121,7 @@ def test_a_wrong_psid_is_not_tried_for_a_third_time(target: Target) -> None:
     assert [cost(target, command)[0] for _ in range(3)] == [1, 1, 0]
 
 
-def test_an_owner_that_locks_nothing_is_asked_once_with_each_pin(target: Target) -> None:
+def test_each_pin_is_tried_once_on_an_owned_drive_that_locks_nothing(target: Target) -> None:
     """Such a drive looks like one without an owner: the MSID is tried first, then our PIN."""
     steps = [
         ["PSID_REVERT_TPR", {"lr": 0, "key": target.secrets["sed_psid"]}],

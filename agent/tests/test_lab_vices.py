@@ -28,13 +28,13 @@ def provisioned(lab: Any) -> Target:
 @pytest.fixture
 def target(provisioned: Target) -> Iterator[Target]:
     """Provisioned; whatever a test made of the drives is put right."""
-    provisioned.said("prepare")
+    provisioned.output_lines("prepare")
     yield provisioned
     for role in provisioned.disks:
         provisioned.ask(role, "vices")
     power_cycle(provisioned)
     provisioned.lab.ssh(f"rm -f {CODE}/bin/*")
-    provisioned.said("teardown")
+    provisioned.output_lines("teardown")
 
 
 @pytest.fixture
@@ -73,24 +73,24 @@ def test_few_locked_blocks_are_read(target: Target) -> None:
 
     before = denied()
     assert causes(target, "sed") == []
-    target.said("prepare")
+    target.output_lines("prepare")
     for name in ("opal", "sed-unlocked", "opal"):
-        target.said(f"storage enter {name}")
-    target.said("storage leave")
+        target.output_lines(f"storage enter {name}")
+    target.output_lines("storage leave")
     assert denied() == before
-    proven = target.said("storage prove opal sed-unlocked opal opal")
+    proven = target.output_lines("storage prove opal sed-unlocked opal opal")
     assert all(line["proof"]["ok"] for line in proven)
     assert denied() == before + 1, "one that is meant to be, at each proof by hand"
-    target.said("prepare")
-    target.said("teardown")
+    target.output_lines("prepare")
+    target.output_lines("teardown")
     assert denied() == before + 1
-    target.said("prepare")
+    target.output_lines("prepare")
     assert denied() == before + 2, "one as the range is made"
     assert not target.reads("sed")
     assert denied() == before + 3, "it does count"
 
 
-def test_a_drive_dead_after_a_revert_is_ours_again_after_a_power_cycle(target: Target) -> None:
+def test_a_drive_dead_after_a_revert_works_after_a_power_cycle(target: Target) -> None:
     target.ask("sed", "vices", dead_after_revert=1)
     assert "ower-cycle it" in target.refusal("teardown")
     assert not owned(target)
@@ -99,18 +99,18 @@ def test_a_drive_dead_after_a_revert_is_ours_again_after_a_power_cycle(target: T
     assert causes(target, "sed") == ["dead"]
     target.ask("sed", "vices")
     power_cycle(target)
-    (line,) = target.said("teardown")
+    (line,) = target.output_lines("teardown")
     assert [action["code"] for action in line["actions"]] == ["blank"]
     assert causes(target, "sed") == []
 
 
-def test_a_revert_done_and_answered_with_an_error_is_cleaned_up_after(target: Target) -> None:
+def test_a_revert_that_answers_with_an_error_is_cleaned_up(target: Target) -> None:
     target.ask("sed", "vices", revert_unanswered=1)
-    (line,) = target.said("teardown")
+    (line,) = target.output_lines("teardown")
     assert any("answered with an error" in action["sentence"] for action in line["actions"])
     assert not owned(target)
     assert causes(target, "sed") == []
-    assert target.said("teardown") == [{"changed": False, "actions": []}]
+    assert target.output_lines("teardown") == [{"changed": False, "actions": []}]
 
 
 def test_a_link_lost_within_a_revert_is_neither_a_success_nor_a_refusal(target: Target) -> None:
@@ -126,7 +126,7 @@ def test_a_link_lost_within_a_revert_is_neither_a_success_nor_a_refusal(target: 
     while owned(target) and time.monotonic() < deadline:
         time.sleep(1)
     assert not owned(target), "it did it in the end"
-    (line,) = target.said("teardown")
+    (line,) = target.output_lines("teardown")
     assert [action["code"] for action in line["actions"]] == ["blank"]
     assert causes(target, "sed") == []
 
@@ -146,7 +146,7 @@ def test_a_link_lost_within_a_revert_is_neither_a_success_nor_a_refusal(target: 
         ),
     ],
 )
-def test_a_disk_that_is_of_no_use_is_not_kept(
+def test_an_unusable_drive_is_given_back(
     bare: Target, role: str, vices: dict[str, int], reason: str
 ) -> None:
     # What earlier tests left would be met in other places and refused; what this one does, too.
@@ -166,12 +166,12 @@ def test_a_disk_that_is_of_no_use_is_not_kept(
 
 def test_a_drive_that_ignores_its_lock_is_not_proven(target: Target) -> None:
     target.ask("sed", "vices", lock_ignored=1)
-    done = target.agent("storage prove sed-unlocked opal plain", check=False)
-    lines = (json.loads(line) for line in done.stdout.splitlines())
+    output = target.agent("storage prove sed-unlocked opal plain", check=False)
+    lines = (json.loads(line) for line in output.stdout.splitlines())
     mismatches = {n["configuration"]: n["proof"]["mismatches"] for n in lines if "proof" in n}
     codes = {name: [mismatch["code"] for mismatch in each] for name, each in mismatches.items()}
     assert codes == {"sed-unlocked": [], "opal": ["range-readable"], "plain": []}
-    assert done.returncode == 1
+    assert output.returncode == 1
 
 
 def test_a_header_that_another_program_has_locked_is_not_waited_for(target: Target) -> None:
@@ -183,12 +183,12 @@ def test_a_header_that_another_program_has_locked_is_not_waited_for(target: Targ
     )
     assert "sleep[" in target.refusal("storage enter plain")
     target.lab.ssh("pkill -x sleep")
-    target.said("storage enter plain")
-    target.said("storage leave")
+    target.output_lines("storage enter plain")
+    target.output_lines("storage leave")
 
 
-def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target: Target) -> None:
-    target.said("teardown")
+def test_a_failed_format_reports_its_cause_and_gives_the_drive_back(target: Target) -> None:
+    target.output_lines("teardown")
     program = f"{CODE}/bin/cryptsetup"
     spoilt = 'case "$*" in *luksFormat*) echo spoilt >&2; exit 1;; esac'
     script = f'#!/bin/sh\n{spoilt}\nexec /usr/sbin/cryptsetup "$@"\n'
@@ -200,7 +200,7 @@ def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target
     assert not owned(target)
     assert causes(target, "sed") == []
     target.lab.ssh(f"rm {program}")
-    assert "own" in [action["code"] for action in target.said("prepare")[0]["actions"]]
+    assert "own" in [action["code"] for action in target.output_lines("prepare")[0]["actions"]]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_failed_format_is_told_by_its_cause_and_the_drive_is_given_back(target
         ("sed", {"discard_refused": 1}, "refused"),
     ],
 )
-def test_a_discard_is_recorded_as_it_went(
+def test_the_outcome_of_a_discard_is_recorded(
     target: Target, role: str, vices: dict[str, int], outcome: str
 ) -> None:
     name = "plain" if role == "plain" else "opal"
@@ -221,7 +221,7 @@ def test_a_discard_is_recorded_as_it_went(
     target.lab.ssh(f"head -c 32M /dev/urandom >{MOUNT_POINT}/used; sync")
     target.agent("storage leave")
     target.ask(role, "vices", **vices)
-    (line,) = target.said(f"storage prove {name}")
+    (line,) = target.output_lines(f"storage prove {name}")
     assert line["proof"]["ok"], line["proof"]["mismatches"]
     discard = line["proof"]["discard"]
     size = EXTENT_BYTES if outcome in ("discarded", "asked") else 0

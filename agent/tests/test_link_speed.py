@@ -72,11 +72,11 @@ def test_a_multipath_disk_has_the_links_and_sensors_of_its_controllers(tmp_path:
     ]
     before = disks.links(context)
     (tmp_path / "devices/pci0/0000:01:00.0/current_link_speed").write_text("2.5 GT/s PCIe\n")
-    now = disks.links(context)
-    assert before and now and not disks.link_changed(before, now).ok
+    current = disks.links(context)
+    assert before and current and not disks.link_changed(before, current).ok
 
 
-def test_a_disk_that_reports_no_link_is_said_to(tmp_path: Path) -> None:
+def test_a_disk_without_a_link_is_reported_as_such(tmp_path: Path) -> None:
     """The check does not vanish: a link that was there at first and is not now is a change."""
     device = tmp_path / "class/block/vda/device"
     device.mkdir(parents=True)

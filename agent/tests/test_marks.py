@@ -47,7 +47,7 @@ def test_the_machine_rests_before_and_after_each_phase_and_right_before_the_tail
     assert phases[-1].t_end_ns - phases[-1].t_start_ns >= 100_000_000
 
 
-def test_a_phase_that_fails_is_kept_and_a_nested_one_is_refused_before_any_rest(root: Path) -> None:
+def test_a_failed_phase_is_recorded_and_a_nested_one_refused_without_rest(root: Path) -> None:
     with PowercapSource.open(root) as source:
         marks = Marks(source, Sampler(source, 0), PAD_S)
         with pytest.raises(ZeroDivisionError), marks.phase("work"):

@@ -79,14 +79,14 @@ def _raised(do: Callable[[], object]) -> OpalError:
         (0x0C, "status"),
     ],
 )
-def test_a_status_of_the_drive_is_a_cause(answers: Answers, status: int, cause: str) -> None:
+def test_a_tcg_status_has_its_code(answers: Answers, status: int, cause: str) -> None:
     answers(status)
     error = _raised(lambda: opal_ioctl.take(DEVICE, b"pin"))
     assert (error.code, error.status, error.number) == (cause, status, 0)
     assert (error.facts["device"], error.facts["action"]) == (DEVICE, "accept its owner's PIN")
 
 
-def test_a_kernel_that_refuses_and_a_device_that_is_not_there_are_causes(tmp_path: Path) -> None:
+def test_a_refusing_kernel_and_a_missing_device_have_codes(tmp_path: Path) -> None:
     error = _raised(lambda: opal_ioctl.status(DEVICE))
     assert (error.code, error.facts["error"]) == ("kernel", "Inappropriate ioctl for device")
     assert opal_ioctl.offered(DEVICE) is None
@@ -94,7 +94,7 @@ def test_a_kernel_that_refuses_and_a_device_that_is_not_there_are_causes(tmp_pat
 
 
 @pytest.mark.parametrize("returned", [0x13, 0x371, 0x4002, "EIO", "EINTR", "EINVAL", "nothing"])
-def test_what_is_no_answer_is_neither_a_refusal_nor_a_no(
+def test_a_missing_answer_is_neither_refusal_nor_denial(
     returned: int | str, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link that is lost shows in errors, in NVMe's statuses, and in flags that stay zero."""
@@ -122,7 +122,7 @@ def test_what_is_no_answer_is_neither_a_refusal_nor_a_no(
     assert secrets.login(DEVICE, secrets.SID).refused == 0
 
 
-def test_an_msid_that_cannot_be_read_is_no_try(answers: Answers) -> None:
+def test_an_unreadable_msid_counts_as_no_try(answers: Answers) -> None:
     calls = answers(NOT_AUTHORISED)
     with pytest.raises(opal.NotTakenError) as refused:
         opal.take(DEVICE, SECRETS, Sid(taken=False, blocked=False))
@@ -139,7 +139,7 @@ def _exchange(tper: Tper, com_id: int, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
-def test_a_drive_is_asked_for_its_msid_without_a_pin(tmp_path: Path, unreadable: bool) -> None:
+def test_the_msid_is_read_without_a_pin(tmp_path: Path, unreadable: bool) -> None:
     tper = Direct.make(tmp_path)
     tper.set_vices(Vices(msid_unreadable=unreadable))
     for _ in range(2):  # the only session is ended
@@ -148,7 +148,7 @@ def test_a_drive_is_asked_for_its_msid_without_a_pin(tmp_path: Path, unreadable:
     assert not msid.is_refused(DEVICE)
 
 
-def test_a_drive_whose_answer_is_cut_has_no_session_left_open(
+def test_a_cut_answer_leaves_no_session_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tper, asked = Direct.make(tmp_path), []
@@ -196,23 +196,23 @@ PSID = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
         ({"luks_passphrase": "two\nlines"}, "not-line"),
     ],
 )
-def test_the_form_of_a_secret_is_checked_before_any_try(
+def test_malformed_secrets_are_refused_before_any_try(
     tmp_path: Path, changes: dict[str, Any], cause: str | None
 ) -> None:
     path = tmp_path / "secrets.json"
-    known = {"luks_passphrase": "p", "opal_admin_pin": "q", "sed_psid": PSID, **changes}
-    path.write_text(json.dumps(known), encoding="utf-8")
+    fields = {"luks_passphrase": "p", "opal_admin_pin": "q", "sed_psid": PSID, **changes}
+    path.write_text(json.dumps(fields), encoding="utf-8")
     path.chmod(0o600)
     if cause is None:
-        assert secrets.load(path).sed_psid == (PSID.encode() if known["sed_psid"] else None)
+        assert secrets.load(path).sed_psid == (PSID.encode() if fields["sed_psid"] else None)
         return
     with pytest.raises(secrets.SecretsError) as refused:
         secrets.load(path)
     assert refused.value.code == cause
-    assert not any(str(known[name]) in str(refused.value) for name in changes)
+    assert not any(str(fields[name]) in str(refused.value) for name in changes)
 
 
-def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
+def test_a_wrong_pin_is_counted_and_not_repeated(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = answers(NOT_AUTHORISED)
@@ -228,7 +228,7 @@ def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
     assert "so nothing was tried" in str(stopped.value)
 
 
-def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
+def test_a_locked_out_drive_adds_no_refusal(answers: Answers) -> None:
     answers(LOCKED_OUT)
     error = _raised(lambda: opal_ioctl.unlock(DEVICE, 1, b"pin"))
     assert (error.code, error.facts["refused"]) == ("no-tries", 0)
@@ -243,7 +243,7 @@ SILENT_RANGE = OpalError("status", device="x", action="answer", status=NO_SESSIO
 
 
 @pytest.mark.parametrize("error", [_failed(4), UNREAD, SILENT_RANGE])
-def test_a_header_that_cannot_be_read_is_not_made_again(
+def test_an_unreadable_header_is_not_made_again(
     error: AgentError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where the drive does not answer: that is no reason to format what it has."""
@@ -271,18 +271,18 @@ def test_a_header_that_cannot_be_read_is_not_made_again(
         ({"found": replace(LOCKING, write_lock_enabled=False)}, opal.NotReady.NO_LOCKS),
     ],
 )
-def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
+def test_the_missing_part_of_a_provisioned_drive_is_named(
     changes: dict[str, Any], cause: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
+    reports = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
 
     def luks_header(_partition: str) -> opal.LuksHeader:
-        if isinstance(known["header"], Exception):
-            raise known["header"]
-        return opal.LuksHeader({"0": known["header"]})
+        if isinstance(reports["header"], Exception):
+            raise reports["header"]
+        return opal.LuksHeader({"0": reports["header"]})
 
-    monkeypatch.setattr(opal_ioctl, "status", lambda _: known["status"])
-    monkeypatch.setattr(opal_ioctl, "range_status", lambda *_: known["found"])
+    monkeypatch.setattr(opal_ioctl, "status", lambda _: reports["status"])
+    monkeypatch.setattr(opal_ioctl, "range_status", lambda *_: reports["found"])
     monkeypatch.setattr(opal, "luks_header", luks_header)
     monkeypatch.setattr(opal, "run", lambda *_, **__: Output(0, "", ""))
     assert opal.why_not_ready(PLACE, SECRETS) == cause
@@ -296,7 +296,7 @@ def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
         (OWNED, "not-formatted"),
     ],
 )
-def test_a_drive_that_cannot_lock_says_why(
+def test_a_drive_that_cannot_lock_has_a_code(
     answers: Answers, status: Status, cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> Output:
@@ -311,7 +311,7 @@ def test_a_drive_that_cannot_lock_says_why(
     assert _raised(lambda: opal.disown(DEVICE, SECRETS, by_psid=True)).code == "no-psid"
 
 
-def test_what_a_drive_says_without_a_pin_is_read_however_short(tmp_path: Path) -> None:
+def test_a_discovery_of_any_length_is_parsed(tmp_path: Path) -> None:
     tper = Direct.make(tmp_path, block_sid_feature=True)
 
     def page() -> bytes:

@@ -79,20 +79,20 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     return System(tmp_path, monkeypatch)
 
 
-def test_what_comes_is_noted_and_removed_again(system: System, tmp_path: Path) -> None:
-    made, existing = tmp_path / "made", tmp_path / "there"
+def test_new_packages_are_noted_and_removed_again(system: System, tmp_path: Path) -> None:
+    new, existing = tmp_path / "made", tmp_path / "there"
     existing.mkdir()
-    assert packages.note(["server"], [str(made), str(existing)], system.note)
-    assert system.noted() == {"packages": ["library", "server"], "files": [str(made)]}
-    assert not packages.note(["server"], [str(made)], system.note)
+    assert packages.note(["server"], [str(new), str(existing)], system.note)
+    assert system.noted() == {"packages": ["library", "server"], "files": [str(new)]}
+    assert not packages.note(["server"], [str(new)], system.note)
     system.installed |= {"server", "library"}
-    (made / "inner").mkdir(parents=True)
-    assert packages.remove(system.note) == ["removed library, server", f"removed {made}"]
-    assert system.installed == set() and not made.exists() and existing.exists()
+    (new / "inner").mkdir(parents=True)
+    assert packages.remove(system.note) == ["removed library, server", f"removed {new}"]
+    assert system.installed == set() and not new.exists() and existing.exists()
     assert packages.remove(system.note) == []
 
 
-def test_what_was_there_is_not_ours_though_it_is_upgraded(system: System) -> None:
+def test_an_upgraded_package_is_not_removed(system: System) -> None:
     system.installed |= {"library"}
     packages.note(["server"], (), system.note)
     system.installed |= {"server"}
@@ -101,7 +101,7 @@ def test_what_was_there_is_not_ours_though_it_is_upgraded(system: System) -> Non
     assert system.installed == {"library"}
 
 
-def test_what_something_else_needs_by_now_stays(system: System) -> None:
+def test_a_package_that_another_needs_stays(system: System) -> None:
     packages.note(["server"], (), system.note)
     system.installed |= {"server", "library", "own"}
     actions = packages.remove(system.note)
@@ -109,7 +109,7 @@ def test_what_something_else_needs_by_now_stays(system: System) -> None:
     assert system.installed == {"library", "own"}
 
 
-def test_of_two_that_would_do_for_something_else_one_stays(system: System) -> None:
+def test_one_of_two_alternatives_that_another_needs_stays(system: System) -> None:
     """Each alone could go, for `either` needs the one or the other."""
     packages.note(["left", "right"], (), system.note)
     system.installed |= {"left", "right", "either"}
@@ -118,7 +118,7 @@ def test_of_two_that_would_do_for_something_else_one_stays(system: System) -> No
     assert system.installed == {"right", "either"}
 
 
-def test_an_interrupted_installation_is_known(system: System) -> None:
+def test_an_interrupted_installation_is_noted(system: System) -> None:
     """Only a part of it came; and a failed removal forgets nothing."""
     packages.note(["server"], (), system.note)
     system.installed |= {"library"}
@@ -129,7 +129,7 @@ def test_an_interrupted_installation_is_known(system: System) -> None:
     assert packages.remove(system.note) == ["removed library"]
 
 
-def test_a_server_that_came_does_not_run(system: System) -> None:
+def test_an_installed_server_is_stopped_and_disabled(system: System) -> None:
     assert packages.silence("systemctl", system.note) == []
     packages.note(["server"], (), system.note)
     system.installed |= {"server", "library"}
@@ -137,7 +137,7 @@ def test_a_server_that_came_does_not_run(system: System) -> None:
     assert system.disabled == [["disable", "--now", "server.service"]]
 
 
-def test_an_installation_starts_nothing_and_leaves_no_policy_behind(system: System) -> None:
+def test_an_installation_starts_no_service_and_removes_its_policy(system: System) -> None:
     actions = packages.install(["server"], system.note, system.policy)
     assert actions == ["installed server", "switched off server.service"]
     assert "exit 101" in system.at_install and not system.policy.exists()
@@ -158,7 +158,7 @@ HOLD = (
 )
 
 
-def test_another_apt_is_waited_for_and_named(
+def test_a_running_apt_is_waited_for_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As unattended upgrades hold it; here by a process that holds the same kind of lock."""

@@ -70,7 +70,7 @@ def workload(name: str, **parameters: object) -> dict[str, Any]:
     return {"workloads": [{"name": "idle", "workload": name, "parameters": parameters}]}
 
 
-def test_the_plan_of_this_inventory_is_taken() -> None:
+def test_the_plan_of_this_inventory_is_permitted() -> None:
     require_own(frozen(), target())
     owned = {"plain": {**DOCUMENT["disks"]["plain"], "erase": "S1"}}
     require_own(frozen(), target(disks=owned))  # what may be erased is not the plan's matter
@@ -102,12 +102,12 @@ def test_the_plan_of_this_inventory_is_taken() -> None:
         workload("idle", seconds=1.0, command="id"),
     ],
 )
-def test_whatever_else_a_plan_asks_for_is_refused(changes: dict[str, Any]) -> None:
+def test_a_plan_with_anything_foreign_is_refused(changes: dict[str, Any]) -> None:
     with refuses("plan-foreign"):
         require_own(frozen(**changes), target())
 
 
-def test_a_disks_limit_is_the_inventorys_and_not_the_plans(
+def test_the_inventory_and_not_the_plan_limits_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By preconditioning, by the runs alone, by what SMART has: at the start and before a run."""
@@ -148,7 +148,7 @@ def test_a_disks_limit_is_the_inventorys_and_not_the_plans(
         execution.require_within_limits()
 
 
-def test_a_refused_plan_starts_nothing_and_the_journal_says_why(tmp_path: Path) -> None:
+def test_a_refused_plan_starts_nothing_and_is_journalled(tmp_path: Path) -> None:
     """By the agent's own command, as the service calls it."""
     ran = tmp_path / "ran"
     shell = json.dumps(["/bin/sh", "-c", f"id >{ran}"])
@@ -166,7 +166,7 @@ def test_a_refused_plan_starts_nothing_and_the_journal_says_why(tmp_path: Path) 
     assert not (suite / "runs").exists()
 
 
-def test_services_are_stopped_as_the_target_says_alone(
+def test_only_the_targets_services_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     off = MagicMock(return_value=[])

@@ -9,7 +9,7 @@ import pytest
 from agent.marks import Marks
 from agent.phase_pyrapl import PhasePyrapl
 from agent.sampler import Sampler
-from agent.tests.check_context import known
+from agent.tests.check_context import not_none
 from contract.documents import Counter
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.test_pyrapl import lay_out, lead, set_uj
@@ -43,25 +43,25 @@ def phases(root: Path, *steps: dict[str, int]) -> list[tuple[Counter, ...]]:
     return [phase.counters[2:] for phase in documents]
 
 
-def test_each_phase_has_a_measurement_of_its_own(root: Path) -> None:
+def test_each_phase_is_measured_separately(root: Path) -> None:
     first, second = phases(root, {PACKAGE: 1250}, {PACKAGE: 1300, DRAM: 507})
-    assert [known(c.end).energy_uj for c in first] == [250, 0]
-    assert [known(c.end).energy_uj for c in second] == [50, 7]
+    assert [not_none(c.end).energy_uj for c in first] == [250, 0]
+    assert [not_none(c.end).energy_uj for c in second] == [50, 7]
     for counter in first + second:
-        assert (known(counter.start).energy_uj, counter.flags) == (0, ())
-        assert known(counter.start).t_after_ns <= known(counter.end).t_before_ns
+        assert (not_none(counter.start).energy_uj, counter.flags) == (0, ())
+        assert not_none(counter.start).t_after_ns <= not_none(counter.end).t_before_ns
 
 
-def test_a_counter_that_went_round_has_no_figure_and_the_next_phase_has(root: Path) -> None:
+def test_a_wrapped_counter_has_no_figure_in_its_phase_only(root: Path) -> None:
     set_uj(root, PACKAGE, RANGE_UJ - 1000)
     (package, dram), (after, _) = phases(root, {PACKAGE: 500, DRAM: 507}, {PACKAGE: 900})
     assert (package.start, package.end) == (None, None)
     assert package.flags == ("pyrapl-wrapped", "read-failed")
-    assert (known(dram.end).energy_uj, dram.flags) == (7, ())
-    assert (known(after.end).energy_uj, after.flags) == (400, ())
+    assert (not_none(dram.end).energy_uj, dram.flags) == (7, ())
+    assert (not_none(after.end).energy_uj, after.flags) == (400, ())
 
 
-def test_one_that_went_round_in_between_and_rose_again_has_none_either(root: Path) -> None:
+def test_a_counter_that_wrapped_and_rose_again_has_no_figure(root: Path) -> None:
     """PyRAPL sees a rise and knows nothing of the rounds: our samples do."""
     with PowercapSource.open(root / "sys/class/powercap") as source:
         sampler = Sampler(source, 200)
@@ -83,18 +83,18 @@ def _await_samples(sampler: Sampler, before: int) -> None:
         pass
 
 
-def test_a_unit_that_is_wrong_shows(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_unit_is_flagged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if pyRAPL gave the joules that its documentation promises."""
     from pyRAPL.device_api import DeviceAPI
 
     true = DeviceAPI.energy
     monkeypatch.setattr(DeviceAPI, "energy", lambda self: tuple(e / 1e6 for e in true(self)))
     (package, dram), *_ = phases(root, {PACKAGE: 50_000_000})
-    assert (known(package.end).energy_uj, package.flags) == (50, ("pyrapl-differs",))
+    assert (not_none(package.end).energy_uj, package.flags) == (50, ("pyrapl-differs",))
     assert dram.flags == ()
 
 
-def test_a_layout_that_pyrapl_does_not_know_is_a_failed_read(root: Path) -> None:
+def test_a_layout_unknown_to_pyrapl_is_a_failed_read(root: Path) -> None:
     name = root / "sys/class/powercap/intel-rapl" / PACKAGE / "name"
     counters = name.read_text()
     (root / "sys/devices/system/cpu/present").unlink()

@@ -79,7 +79,7 @@ def planned(**changes: Any) -> Plan:
     return plan.parse(plan.freeze({**document, "precondition": {**WANTED, **changes}}))
 
 
-def kept(lab: Lab) -> dict[str, Any]:
+def record(lab: Lab) -> dict[str, Any]:
     return lab.read("precondition/plain.json")
 
 
@@ -88,7 +88,7 @@ def lines(lab: Lab, *states: str) -> list[str]:
     return [f"{entry.facts.get('disk', '')} {entry.detail}".strip() for entry in chosen]
 
 
-def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration(
+def test_used_disks_are_preconditioned_once_before_the_first_configuration(
     lab: Lab, fio: Fio
 ) -> None:
     fio.at(500, 500, *(400, 100, 100, 101, 100, 99))
@@ -96,7 +96,7 @@ def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration
     assert lab.execute() == 0
     assert lab.stack.calls[:4] == ["bare", "below plain", "relocked", "bare"]
     assert lab.stack.calls.count("below plain") == 1 and "below sed" not in lab.stack.calls
-    document = kept(lab)
+    document = record(lab)
     assert document["steady"] and len(document["filled"]) == 2
     assert [each["bytes"] >> 20 for each in document["written"]] == [400, 100, 100, 101, 100, 99]
     assert (document["serial"], document["interrupted"]) == ("S1", 0)
@@ -113,7 +113,7 @@ def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration
     assert set(lab.last().values()) == {"finished"}
 
 
-def test_fio_is_told_to_write_the_extent_and_nothing_else(lab: Lab, fio: Fio) -> None:
+def test_fio_writes_only_the_extent(lab: Lab, fio: Fio) -> None:
     fio.at(*[100] * 7)
     assert lab.execute() == 0
     for options in fio.told:
@@ -135,13 +135,13 @@ def test_the_rounds_may_be_of_random_writes(lab: Lab, fio: Fio) -> None:
     assert accesses == [("write", "131072")] * 2 + [("randwrite", "4096")] * 5
 
 
-def test_a_disk_that_does_not_settle_is_said_so_and_the_suite_goes_on(lab: Lab, fio: Fio) -> None:
+def test_an_unsettled_disk_is_reported_and_the_suite_continues(lab: Lab, fio: Fio) -> None:
     fio.at(500, 500, *(100, 200) * 4)
     assert lab.execute() == 0
-    assert (kept(lab)["steady"], len(kept(lab)["written"])) == (False, WANTED["rounds"])
+    assert (record(lab)["steady"], len(record(lab)["written"])) == (False, WANTED["rounds"])
 
 
-def test_what_was_interrupted_begins_anew(lab: Lab, fio: Fio) -> None:
+def test_an_interrupted_preconditioning_begins_again(lab: Lab, fio: Fio) -> None:
     fio.at(500, 500, 100, 100)
     assert lab.execute() == 1
     assert not (lab.folder / "precondition").exists()
@@ -151,11 +151,11 @@ def test_what_was_interrupted_begins_anew(lab: Lab, fio: Fio) -> None:
     assert "running" not in [state for state, _ in lab.states()]
     fio.at(500, 500, *[100] * 5)
     assert lab.execute() == 0
-    assert kept(lab)["interrupted"] == 1
-    assert len(kept(lab)["filled"]) == 2
+    assert record(lab)["interrupted"] == 1
+    assert len(record(lab)["filled"]) == 2
 
 
-def test_a_fio_that_is_missing_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_fio_is_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.fio.command", lambda *_: ["no-such-fio"])
     assert lab.execute() == 1
     assert "no-such-fio is missing: install its package" in lines(lab, "suite-failed")[0]
@@ -165,7 +165,7 @@ def test_a_fio_that_is_missing_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch
     "entry",
     [{}, {**WANTED, "passes": 0}, {**WANTED, "rounds": 26}, {**WANTED, "access": "trim"}, 3],
 )
-def test_a_plan_with_a_preconditioning_that_cannot_be_is_refused(entry: object) -> None:
+def test_a_plan_with_an_invalid_preconditioning_is_refused(entry: object) -> None:
     assert plan.parse(plan.freeze(DOCUMENT)).precondition is None
     with refuses("plan-incomplete"):
         plan.freeze({**DOCUMENT, "precondition": entry})
@@ -180,15 +180,15 @@ def scene(tmp_path: Path) -> Scene:
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed.")
-def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
+def test_only_bytes_of_the_extent_are_written(scene: Scene) -> None:
     extent, end = EXTENT, EXTENT.offset_bytes + EXTENT.size_bytes
     scene.backing.write_bytes(b"\xaa" * (SIZE_BYTES + 2**20))
     states: list[str] = []
     plan = planned(rounds=5, round_s=10)
     configurations = tuple(scene.spec.configurations.values())
-    wanted = replace(plan, disks=scene.spec.disks, extent=extent, configurations=configurations)
+    suite = replace(plan, disks=scene.spec.disks, extent=extent, configurations=configurations)
     precondition.all_disks(
-        *(wanted, scene.backing.parent, scene.stack(wanted.storage), []),
+        *(suite, scene.backing.parent, scene.stack(suite.storage), []),
         tell=lambda state, *, detail="", **_: states.append(f"{state} {detail}"),
         watchdog=notify.Watchdog(send=False),
     )
@@ -204,14 +204,14 @@ def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
     assert states[-1].startswith("preconditioned")
 
 
-def test_nothing_is_written_where_the_guard_refuses(scene: Scene, fio: Fio) -> None:
+def test_a_refusal_of_the_guard_prevents_all_writes(scene: Scene, fio: Fio) -> None:
     fio.at(100)
     scene.refuse_from = 1
     with pytest.raises(GuardError), scene.stack().below(scene.spec.disks["plain"]):
         raise AssertionError("it was let through")
 
 
-def test_a_range_that_locks_is_open_meanwhile_and_locked_again(
+def test_a_locking_range_is_open_during_writes_and_locked_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[object] = []

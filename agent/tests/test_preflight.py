@@ -65,7 +65,7 @@ NOBLE = {"distribution": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04.1 L
         ({"missing": ["mysql-server"], "candidates": {"mysql-server": "8.4"}}, TARGET),
     ],
 )
-def test_a_target_that_can_do_it_is_not_refused(changes: dict[str, Any], target: Target) -> None:
+def test_a_fit_target_is_not_refused(changes: dict[str, Any], target: Target) -> None:
     assert preflight.refusals(target, replace(TRIXIE, **changes)) == []
 
 
@@ -110,7 +110,7 @@ MARIADB = {"servers": ["mariadb-server"], "candidates": {"mysql-server": "8"}}
         ({"missing": ["fio"], "candidates": {}}, NO_OPAL, "no-package", {"package": "fio"}),
     ],
 )
-def test_a_target_that_cannot_is_refused_with_the_way_out(
+def test_an_unfit_target_is_refused_with_the_remedy(
     changes: dict[str, Any], target: Target, code: str, facts: dict[str, str]
 ) -> None:
     (refusal,) = preflight.refusals(target, replace(TRIXIE, **changes))
@@ -119,26 +119,26 @@ def test_a_target_that_cannot_is_refused_with_the_way_out(
     assert refusal.remedy
 
 
-def test_packages_follow_what_is_asked() -> None:
-    def wanted(installed: set[str] = frozenset(), **changes: Any) -> set[str]:  # type: ignore[assignment]
+def test_packages_follow_from_the_description() -> None:
+    def required(installed: set[str] = frozenset(), **changes: Any) -> set[str]:  # type: ignore[assignment]
         return set(preflight.packages_for(replace(NO_OPAL, **changes), installed))
 
-    assert "default-mysql-server" in wanted()
-    assert "xfsprogs" not in wanted()
-    assert "xfsprogs" in wanted(packages=("xfsprogs",))
+    assert "default-mysql-server" in required()
+    assert "xfsprogs" not in required()
+    assert "xfsprogs" in required(packages=("xfsprogs",))
     for server in preflight.SERVERS:
-        assert server in wanted({server})
-        assert "default-mysql-server" not in wanted({server})
-    assert "mysql-server" in wanted({"mariadb-server"}, database="mysql")
-    assert "mariadb-server" in wanted(database="mariadb")
+        assert server in required({server})
+        assert "default-mysql-server" not in required({server})
+    assert "mysql-server" in required({"mariadb-server"}, database="mysql")
+    assert "mariadb-server" in required(database="mariadb")
 
 
-def test_this_machine_can_be_asked(tmp_path: Path) -> None:
+def test_the_facts_of_this_machine_are_gathered(tmp_path: Path) -> None:
     target = tmp_path / "target.json"
     target.write_text(TARGET_JSON, encoding="utf-8")
     command = [sys.executable, "-m", "agent.preflight", "--target", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    answer = json.loads(done.stdout)
+    output = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = json.loads(output.stdout)
     assert set(answer["facts"]) == set(vars(TRIXIE))
     assert answer["facts"]["sed_transport"] == ""
     assert isinstance(answer["refusals"], list)

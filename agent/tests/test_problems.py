@@ -94,7 +94,7 @@ def test_every_wording_of_a_room_is_used() -> None:
         assert [code for code in wordings_of(room) if f'"{code}"' not in texts] == []
 
 
-def test_sentences_and_remedies_are_whole_sentences() -> None:
+def test_sentences_and_remedies_are_complete_sentences() -> None:
     declared = [kind.WORDINGS for kind in KINDS]
     for catalogue in (*declared, proof.MISMATCHES, guard.WORDINGS, preflight.WORDINGS):
         for code, texts in catalogue.items():
@@ -102,7 +102,7 @@ def test_sentences_and_remedies_are_whole_sentences() -> None:
                 assert text.endswith((".", "}")) and not text[0].islower(), code
 
 
-def test_a_problem_is_its_code_and_facts_for_programs() -> None:
+def test_a_problem_document_has_code_and_facts() -> None:
     wordings = {"full": Wording("Disk {role} is full.", "Free {bytes} bytes.")}
     facts = {"role": "sed", "bytes": 3, "sizes": (1, 2)}
     problem = Problem.from_wording(wordings, "full", {**facts, "path": Path("/x")})
@@ -122,8 +122,8 @@ def test_a_refused_command_prints_its_problems_as_json(tmp_path: Path) -> None:
     secrets = tmp_path / "secrets.json"
     argv = [sys.executable, "-m", "agent", "storage", "leave", "--secrets", str(secrets)]
     argv += ["--target", str(tmp_path / "target.json")]
-    done = subprocess.run(argv, cwd=AGENT.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    (problem,) = json.loads(done.stdout)["problems"]
+    output = subprocess.run(argv, cwd=AGENT.parent, capture_output=True, text=True, check=False)
+    assert output.returncode == 1
+    (problem,) = json.loads(output.stdout)["problems"]
     assert (problem["code"], problem["facts"]["path"]) == ("unreadable", str(secrets))
-    assert done.stderr.startswith(f"fde: {problem['sentence']} {problem['remedy']}")
+    assert output.stderr.startswith(f"fde: {problem['sentence']} {problem['remedy']}")

@@ -89,13 +89,13 @@ def test_lines_of_tables_are_parsed() -> None:
 @pytest.mark.parametrize(
     "text", ["", "0 8", "0 x zero", "0 8 linear 8:1", "0 8 crypt aes 00 0 8:1"]
 )
-def test_lines_that_are_none_are_refused(text: str) -> None:
+def test_malformed_lines_are_refused(text: str) -> None:
     with pytest.raises(mapping.TableError):
         mapping.parse_line(text)
 
 
 @pytest.mark.parametrize("target", mapping.ENCRYPTING)
-def test_no_key_is_ever_told(target: str) -> None:
+def test_no_key_is_shown(target: str) -> None:
     key = "ab" * 32
     text = f"0 8 {target} aes-xts-plain64 {key} 0 8:1 0"
     assert key not in mapping.without_key(text)
@@ -105,7 +105,7 @@ def test_no_key_is_ever_told(target: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_what_is_as_planned_is_proven(name: str) -> None:
+def test_findings_as_planned_are_proven(name: str) -> None:
     assert proof.mismatches(*SOUND[name]) == []
 
 
@@ -207,7 +207,7 @@ SPOILT: list[tuple[str, Change, Sequence[tuple[str, str | None]]]] = [
 
 
 @pytest.mark.parametrize(("name", "change", "expected"), SPOILT)
-def test_what_is_not_as_planned_is_a_mismatch(
+def test_findings_unlike_the_plan_are_mismatches(
     name: str, change: Change, expected: Sequence[tuple[str, str | None]]
 ) -> None:
     plan, findings = SOUND[name]
@@ -226,7 +226,7 @@ def test_a_planned_discard_must_be_mounted() -> None:
 
 
 @pytest.mark.parametrize("name", ["fde-data", "fde-data_1", "fde-data_2", "fde-data-container"])
-def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
+def test_every_layer_of_a_cascade_is_compared(name: str) -> None:
     plan, findings = SOUND["cascade"]
     others = [layer for layer in findings.layers if layer.name != name]
     (missing,) = proof.mismatches(plan, replace(findings, layers=others))
@@ -243,7 +243,7 @@ def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fde-data_1", "fde-data_2"])
-def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) -> None:
+def test_layers_are_proven_under_any_name_of_cryptsetup(name: str) -> None:
     """Cryptsetup 2.8 has its own UUIDs (`CRYPT-SUBDEV-…`) below the mapping asked for."""
     plan, findings = SOUND["cascade"]
     other = {name: "fde-data-otherwise"}
@@ -266,7 +266,7 @@ def test_what_a_version_of_cryptsetup_calls_a_layer_proves_nothing(name: str) ->
         assert (mismatch.code, mismatch.facts["field"]) == ("segment", next(iter(changes)))
 
 
-def test_what_cryptsetup_says_of_a_truecrypt_header_is_read() -> None:
+def test_cryptsetups_report_of_a_truecrypt_header_is_parsed() -> None:
     text = (
         "TCRYPT header information for /dev/x\nVersion:       \t5\nMK offset:\t131072\n"
         "Cipher chain:\taes-twofish-serpent\nCipher mode:\txts-plain64\nMK bits:       \t1536\n"
@@ -274,14 +274,14 @@ def test_what_cryptsetup_says_of_a_truecrypt_header_is_read() -> None:
     assert tcrypt.parse_dump(text) == HEADER
 
 
-def test_opal_without_opal_is_told() -> None:
+def test_a_plan_with_opal_on_a_disk_without_is_a_mismatch() -> None:
     plan, findings = SOUND["opal"]
     first = proof.mismatches(plan, replace(findings, opal=None))[0]
     assert first == _mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
+def test_a_lost_or_turned_probe_is_a_mismatch(name: str) -> None:
     plan, findings = SOUND[name]
     mismatches = proof.mismatches(plan, replace(findings, plaintext_probe=Probe()))
     assert mismatches == [_mismatch("probe-lost")]
@@ -291,12 +291,12 @@ def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> Non
     assert mismatches == [_mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
 
 
-def test_canaries_differ_by_run_and_can_be_made_again() -> None:
+def test_probes_differ_by_run_and_are_reproducible() -> None:
     first, again, other = map(plaintext_probe.content, "aab")
     assert first == again != other and len(first) == plaintext_probe.BLOCK_BYTES
 
 
-def test_a_missing_device_is_an_unreadable_one(tmp_path: Path) -> None:
+def test_a_missing_device_is_unreadable(tmp_path: Path) -> None:
     assert plaintext_probe.locked_read(str(tmp_path / "none"), 0) == "ENOENT"
 
 
@@ -337,7 +337,7 @@ WROTE = replace(SEEN, size_bytes=2**22, written_bytes=2**22 + 8192, read_bytes=2
         ({"through_mapping": False}, ["probe-lost"]),
     ],
 )
-def test_an_unknown_product_must_have_written_and_read_what_the_probe_is(
+def test_an_unknown_product_must_have_moved_the_probes_bytes(
     changes: dict[str, Any], cause: list[str]
 ) -> None:
     probe = replace(WROTE, **changes)
@@ -352,7 +352,7 @@ def test_an_unknown_product_must_have_written_and_read_what_the_probe_is(
 
 
 @pytest.mark.parametrize("place", [0, 512, 2**20 - 256, 3 * 2**20])
-def test_a_probe_is_found_wherever_tags_have_moved_it(tmp_path: Path, place: int) -> None:
+def test_a_probe_is_found_wherever_tags_moved_it(tmp_path: Path, place: int) -> None:
     block, path = plaintext_probe.content("run"), tmp_path / "partition"
     room = 3 * 2**20
     path.write_bytes(bytes(4096 + place) + block + bytes(2**20))

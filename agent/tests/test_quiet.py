@@ -14,7 +14,7 @@ from contract.plan import Quiet
 from contract.tests.refusal import refuses
 
 
-def test_what_disturbs_is_told_by_a_rule() -> None:
+def test_rules_name_the_disturbing_units() -> None:
     listed = """\
 apt-daily.timer           loaded active waiting Daily apt download activities
 somebodys-own.timer       loaded active waiting somebodys-own.timer
@@ -31,7 +31,7 @@ postgresql@17-main.service loaded active running PostgreSQL Cluster 17-main
     assert not any(quiet.disturbing("").values())
 
 
-def test_what_is_gone_once_stopped_is_left_alone() -> None:
+def test_transient_units_are_not_stopped() -> None:
     shown = "Id=cron.service\nTransient=no\n\nId=run-u7.timer\nTransient=yes\n"
     assert quiet.lasting(shown) == ["cron.service"]
 
@@ -62,9 +62,9 @@ class System:
         return Output(0, "\n".join(lines), "")
 
     def off(
-        self, wanted: Quiet | None = None, processor: frequency.Processor | None = None
+        self, settings: Quiet | None = None, processor: frequency.Processor | None = None
     ) -> list[str]:
-        return quiet.off(wanted, path=self.remembered, processor=processor)
+        return quiet.off(settings, path=self.remembered, processor=processor)
 
     def back(self, processor: frequency.Processor | None = None) -> list[str]:
         return quiet.back(path=self.remembered, processor=processor)
@@ -78,7 +78,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
 BOTH = ["apt-daily.timer", "cron.service"]
 
 
-def test_exactly_what_was_stopped_is_started_again(system: System) -> None:
+def test_exactly_the_stopped_units_are_started_again(system: System) -> None:
     system.states["apt-daily.timer"] = False
     assert system.off() == ["cron.service"]
     assert system.off() == []
@@ -89,20 +89,20 @@ def test_exactly_what_was_stopped_is_started_again(system: System) -> None:
     assert not system.remembered.exists()
 
 
-def test_a_unit_that_came_back_by_itself_is_added(system: System) -> None:
+def test_a_restarted_unit_is_added_to_the_note(system: System) -> None:
     system.off()
     system.states["cron.service"] = True
     assert system.off() == ["cron.service"]
     assert system.back() == BOTH
 
 
-def test_it_is_remembered_before_anything_stops(system: System) -> None:
+def test_units_are_noted_before_they_are_stopped(system: System) -> None:
     """So that whoever is killed in between leaves nothing off for good."""
     system.off()
     assert system.at_stop == {"units": BOTH, "processor": None}
 
 
-def test_without_systemd_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_without_systemd_nothing_is_stopped(tmp_path: Path) -> None:
     nothing = str(tmp_path / "none")
     assert quiet.disturbers(nothing) is None
     assert quiet.off(None, nothing, tmp_path / "quiet.json") == []
@@ -110,13 +110,13 @@ def test_without_systemd_there_is_nothing_to_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_memory_is_an_empty_one(system: System) -> None:
+def test_a_damaged_note_counts_as_empty(system: System) -> None:
     system.remembered.parent.mkdir()
     system.remembered.write_text("{")
     assert system.back() == []
 
 
-def test_a_group_is_stopped_where_the_inventory_allows_it(system: System) -> None:
+def test_only_groups_allowed_by_the_inventory_are_stopped(system: System) -> None:
     system.states["apt-daily.timer"] = False
     by_group = quiet.disturbers() or {}
     assert quiet.describe_disturbers(by_group, ["timers"]) == [
@@ -159,17 +159,17 @@ def test_governor_and_turbo_are_set_and_restored(
 ) -> None:
     first = processor.state()
     assert first == frequency.Settings({"powersave": "0,1", "schedutil": "2"}, True)
-    wanted = Quiet(stop=(), governor="performance", turbo=False)
+    settings = Quiet(stop=(), governor="performance", turbo=False)
     set_to = frequency.Settings({"performance": "0,1,2"}, False)
     for _ in range(2):  # an agent that was killed sets them again, and knows what was first
-        system.off(wanted, processor)
+        system.off(settings, processor)
         assert processor.state() == set_to
     system.back(processor)
     assert processor.state() == first
     assert not system.remembered.exists()
 
 
-def test_a_processor_that_cannot_be_set_is_told_of(
+def test_a_processor_that_cannot_be_set_is_an_error(
     system: System, processor: frequency.Processor, tmp_path: Path
 ) -> None:
     """The units are stopped all the same, and what was is remembered."""

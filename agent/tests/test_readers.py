@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent import readers
-from agent.tests.check_context import known
+from agent.tests.check_context import not_none
 from contract.system_text import read_number
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import LONE_FLAG, Reading, Readings
@@ -32,72 +32,72 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def own(root: Path) -> PowercapSource:
+def open_powercap(root: Path) -> PowercapSource:
     return PowercapSource.open(root / "sys/class/powercap")
 
 
-def test_pyrapl_and_our_own_side_by_side(root: Path) -> None:
-    with own(root) as source:
+def test_pyrapl_is_read_next_to_our_counters(root: Path) -> None:
+    with open_powercap(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
         set_uj(root, "intel-rapl:0", 1250)
         (pyrapl,) = others.end().values()
-    package, dram = known(pyrapl.zones)
+    package, dram = not_none(pyrapl.zones)
     assert (package.zone, package.energy_uj, dram.energy_uj) == ("package-0", 250, 0)
-    assert known(package.own_end).energy_uj - known(package.own_start).energy_uj == 250
+    assert not_none(package.own_end).energy_uj - not_none(package.own_start).energy_uj == 250
     # Both edges together, each from one reader's first stamp to the other's last.
-    assert known(pyrapl.t_start_ns) < known(pyrapl.t_end_ns)
-    least_ns = known(pyrapl.t_start_ns) - known(package.own_start).t_before_ns
-    least_ns += known(package.own_end).t_after_ns - known(pyrapl.t_end_ns)
-    whole_ns = known(package.own_end).t_after_ns - known(package.own_start).t_before_ns
-    assert least_ns <= known(package.apart_ns) <= whole_ns
+    assert not_none(pyrapl.t_start_ns) < not_none(pyrapl.t_end_ns)
+    least_ns = not_none(pyrapl.t_start_ns) - not_none(package.own_start).t_before_ns
+    least_ns += not_none(package.own_end).t_after_ns - not_none(pyrapl.t_end_ns)
+    whole_ns = not_none(package.own_end).t_after_ns - not_none(package.own_start).t_before_ns
+    assert least_ns <= not_none(package.apart_ns) <= whole_ns
 
 
-def test_a_failure_of_pyrapl_is_told_and_the_next_run_begins_afresh(root: Path) -> None:
-    with own(root) as source:
+def test_a_failure_of_pyrapl_is_recorded_and_the_next_run_works(root: Path) -> None:
+    with open_powercap(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
         set_uj(root, "intel-rapl:0", 3)
         set_uj(root, "intel-rapl:0/intel-rapl:0:0", 2)
         assert others.end()["pyrapl"].zones is None
         others.begin()
-        assert known(others.end()["pyrapl"].zones)[0].energy_uj == 0
+        assert not_none(others.end()["pyrapl"].zones)[0].energy_uj == 0
 
 
-def test_perf_where_the_kernel_has_it(root: Path) -> None:
+def test_perf_is_read_if_the_kernel_has_it(root: Path) -> None:
     perf_root = lay_out_perf(root / "perf", {name: ALL[name] for name in ("energy-pkg",)})
-    with own(root) as source:
+    with open_powercap(root) as source:
         others = readers.OtherReaders(source, {"perf": lambda: PerfSource.open(perf_root)})
         others.begin()
         perf = others.end()["perf"]
     if perf.error:
         pytest.skip(f"perf_event_open is not permitted here: {perf.error}")
-    (zone,) = known(perf.zones)
+    (zone,) = not_none(perf.zones)
     assert zone.zone == "package-0"
     assert isinstance(zone.energy_uj, int)
-    assert known(perf.t_start_ns) >= known(zone.own_start).t_after_ns
-    assert known(perf.t_end_ns) <= known(zone.own_end).t_before_ns
+    assert not_none(perf.t_start_ns) >= not_none(zone.own_start).t_after_ns
+    assert not_none(perf.t_end_ns) <= not_none(zone.own_end).t_before_ns
 
 
-def test_perf_that_cannot_be_opened_is_a_sentence(
+def test_perf_that_cannot_be_opened_is_an_error_text(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PerfSource, "is_present", lambda: True)
-    with own(root) as source:
+    with open_powercap(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
         perf = others.end()["perf"]
-    assert "`sudo modprobe rapl`" in known(perf.error)
+    assert "`sudo modprobe rapl`" in not_none(perf.error)
 
 
-def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
-    with own(root) as source:
+def test_a_counter_that_vanished_is_not_compared(root: Path) -> None:
+    with open_powercap(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
         (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
         source.read()
         set_uj(root, "intel-rapl:0", 1250)
-        package, dram = known(others.end()["pyrapl"].zones)
+        package, dram = not_none(others.end()["pyrapl"].zones)
     assert package.own_end is None
     assert dram.own_end is not None
 
@@ -117,10 +117,10 @@ class Shunt:
     def close(self) -> None: ...
 
 
-def test_a_source_of_another_package_is_read_as_well(root: Path) -> None:
+def test_a_source_of_another_package_is_read_too(root: Path) -> None:
     shunt = root / "shunt"
     shunt.write_text("7000")
-    with own(root) as source:
+    with open_powercap(root) as source:
         others = readers.OtherReaders(
             source, {**readers.registered(), "shunt": lambda: Shunt(shunt)}
         )
@@ -128,47 +128,47 @@ def test_a_source_of_another_package_is_read_as_well(root: Path) -> None:
         shunt.write_text("7300")
         documents = others.end()
         assert list(documents) == ["pyrapl", "shunt"]
-        package, screen = known(documents["shunt"].zones)
+        package, screen = not_none(documents["shunt"].zones)
         assert (package.energy_uj, screen.energy_uj) == (300, 300)
-        assert known(package.own_start).t_after_ns <= known(documents["shunt"].t_start_ns)
-        assert known(documents["shunt"].t_end_ns) <= known(package.own_end).t_before_ns
+        assert not_none(package.own_start).t_after_ns <= not_none(documents["shunt"].t_start_ns)
+        assert not_none(documents["shunt"].t_end_ns) <= not_none(package.own_end).t_before_ns
         assert (screen.own_start, screen.apart_ns) == (None, None)
         # Whatever it raises is told, spoils no run and none of the others.
         others.begin()
         shunt.write_text("empty")
         documents = others.end()
-        assert "invalid literal" in known(documents["shunt"].error)
+        assert "invalid literal" in not_none(documents["shunt"].error)
         assert documents["pyrapl"].zones
         shunt.write_text("7300")
         others.begin()
-        assert known(others.end()["shunt"].zones)[0].energy_uj == 0
+        assert not_none(others.end()["shunt"].zones)[0].energy_uj == 0
 
 
-def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
+def test_a_polled_power_records_its_gaps(root: Path, tmp_path: Path) -> None:
     shown, gone = tmp_path / "power_uw", tmp_path / "gone"
     shown.write_text("30000000\n")
     powers = {"board": lambda: read_number(shown)}
-    with own(root) as source:
+    with open_powercap(root) as source:
         opener = {"sensor": lambda: PolledSource(powers, {}, 3600.0, ("board",))}
         others = readers.OtherReaders(source, opener)
         others.begin()
-        (sound,) = known(others.end()["sensor"].zones)
+        (sound,) = not_none(others.end()["sensor"].zones)
         others.begin()
         shown.rename(gone)
         others._readers[0]._source.read()  # type: ignore[union-attr]
         gone.rename(shown)
-        (cut,) = known(others.end()["sensor"].zones)
+        (cut,) = not_none(others.end()["sensor"].zones)
         others.begin()
-        (after,) = known(others.end()["sensor"].zones)
+        (after,) = not_none(others.end()["sensor"].zones)
         others.begin()
         for power_uw in ("5000000000", "30000000"):
             shown.write_text(power_uw)
             others._readers[0]._source.read()  # type: ignore[union-attr]
-        (lone,) = known(others.end()["sensor"].zones)
+        (lone,) = not_none(others.end()["sensor"].zones)
         others._readers[0]._source.close()  # type: ignore[union-attr]
     assert (sound.zone, sound.own_end, sound.gaps) == ("board", None, ())
-    assert known(sound.energy_uj) > 0
+    assert not_none(sound.energy_uj) > 0
     assert cut.energy_uj is None
-    assert [gap.error for gap in known(cut.gaps)] == ["No such file or directory"]
-    assert (known(after.energy_uj) >= 0, after.gaps) == (True, ())
-    assert (lone.energy_uj, [gap.error for gap in known(lone.gaps)]) == (None, [LONE_FLAG])
+    assert [gap.error for gap in not_none(cut.gaps)] == ["No such file or directory"]
+    assert (not_none(after.energy_uj) >= 0, after.gaps) == (True, ())
+    assert (lone.energy_uj, [gap.error for gap in not_none(lone.gaps)]) == (None, [LONE_FLAG])

@@ -22,7 +22,7 @@ from contract.problem import Problem
 from workloads.base import Context
 
 
-def test_a_whole_suite_in_the_order_of_its_plan(suite: Lab) -> None:
+def test_a_suite_runs_in_the_order_of_its_plan(suite: Lab) -> None:
     assert suite.execute() == 0
     assert suite.finished() == [run.run_id for run in suite.plan.runs]
     # Entered once a configuration and block, also where the block's last is the next one's first.
@@ -32,7 +32,7 @@ def test_a_whole_suite_in_the_order_of_its_plan(suite: Lab) -> None:
     assert suite.states_of(0) == ["switching", "running", "proving", "finished"]
 
 
-def test_what_a_run_leaves_behind(suite: Lab) -> None:
+def test_a_run_leaves_its_record_and_no_files(suite: Lab) -> None:
     def spend(context: Context) -> None:
         (context.disk / "file").write_text("x")
         suite.energy.write_text("5000\n")
@@ -50,7 +50,7 @@ def test_what_a_run_leaves_behind(suite: Lab) -> None:
     assert list(suite.stack.mount_point.iterdir()) == []
 
 
-def test_runs_have_a_folder_in_common_that_goes_with_the_suite(suite: Lab, tmp_path: Path) -> None:
+def test_the_shared_folder_is_removed_after_the_suite(suite: Lab, tmp_path: Path) -> None:
     counts: list[int] = []
 
     def keep(context: Context) -> None:
@@ -63,7 +63,7 @@ def test_runs_have_a_folder_in_common_that_goes_with_the_suite(suite: Lab, tmp_p
     assert not list(tmp_path.glob(f"{measure.SCRATCH_PREFIX}*"))
 
 
-def test_runs_of_a_configuration_that_cannot_be_had_are_skipped_with_the_reason(suite: Lab) -> None:
+def test_runs_of_an_unavailable_configuration_are_skipped_with_the_reason(suite: Lab) -> None:
     suite.stack.lacks = {"opal": "This kernel has no gcm(aes): leave the configuration out."}
     assert suite.execute() == 0
     skipped = [run.run_id for run in suite.plan.runs if run.configuration == "opal"]
@@ -74,7 +74,7 @@ def test_runs_of_a_configuration_that_cannot_be_had_are_skipped_with_the_reason(
     assert "opal" not in suite.stack.calls
 
 
-def test_no_run_begins_that_would_not_end_in_time_and_the_next_start_goes_on(suite: Lab) -> None:
+def test_no_run_begins_beyond_its_bounds_and_the_next_start_continues(suite: Lab) -> None:
     def end(_context: Context) -> None:
         admission.store(suite.folder, Bounds(seconds=0.0))
 
@@ -127,7 +127,7 @@ def test_a_check_that_fails_voids_the_run_by_its_name(
     assert suite.run_json(0)["void_reason"] == "Memory is swapped out to a disk: swapoff -a."
 
 
-def test_storage_that_fails_again_and_again_fails_the_suite(suite: Lab) -> None:
+def test_storage_that_always_fails_fails_the_suite(suite: Lab) -> None:
     suite.stack.refuse = {"plain", "opal"}
     assert suite.execute() == 1
     states = [state for state, _ in suite.states()]
@@ -136,7 +136,7 @@ def test_storage_that_fails_again_and_again_fails_the_suite(suite: Lab) -> None:
     assert suite.stack.calls[-1] == "bare"
 
 
-def test_storage_that_fails_once_voids_and_goes_on(suite: Lab) -> None:
+def test_storage_that_fails_once_voids_the_run_only(suite: Lab) -> None:
     suite.stack.refuse = {"opal"}
     assert suite.execute() == 0
     by_configuration = {(run.configuration, suite.last()[run.run_id]) for run in suite.plan.runs}
@@ -144,7 +144,7 @@ def test_storage_that_fails_once_voids_and_goes_on(suite: Lab) -> None:
     assert {fact["at"] for fact in suite.void_facts()} == {"storage"}
 
 
-def test_resuming_repeats_what_did_not_finish_and_nothing_else(suite: Lab) -> None:
+def test_resuming_repeats_only_unfinished_runs(suite: Lab) -> None:
     suite.acts["file_io"] = failing
     suite.execute()
     first = (suite.run_folder(0) / "run.json").read_bytes()
@@ -188,7 +188,7 @@ def test_the_seed_is_the_same_for_all_configurations_of_a_block(suite: Lab) -> N
     assert all(0 <= seed < 2**31 for group in seeds.values() for seed in group)
 
 
-def test_an_asset_is_compared_before_the_first_run_and_its_sum_kept(suite: Lab) -> None:
+def test_an_asset_is_compared_before_the_first_run_and_its_sum_recorded(suite: Lab) -> None:
     clip = suite.folder.parent / "clip"
     clip.write_bytes(b"a clip")
     suite.assets = ("clip",)

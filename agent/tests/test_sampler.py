@@ -12,7 +12,7 @@ import pytest
 
 from agent.marks import Marks
 from agent.sampler import Sampler, next_due_ns
-from agent.tests.check_context import known
+from agent.tests.check_context import not_none
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.trees import P, Tree, child
@@ -51,9 +51,9 @@ def test_samples_of_every_zone_are_written_in_order_of_time(
     starts = [line["t_before_ns"] for line in lines]
     assert starts == sorted(starts)
     document = sampler.lateness()
-    assert len(lines) == 2 * known(document["samples"]) >= 10
+    assert len(lines) == 2 * not_none(document["samples"]) >= 10
     assert document["rate_hz"] == rate_hz
-    assert 0 <= known(document["late_p99_ms"]) <= known(document["late_max_ms"])
+    assert 0 <= not_none(document["late_p99_ms"]) <= not_none(document["late_max_ms"])
     # Due at whole periods after the start, and late by what passed from then on.
     due_ns = list(sampler._due_ns)
     assert begun_ns <= due_ns[0]
@@ -95,11 +95,11 @@ def test_samples_between_two_times(root: Path) -> None:
 @pytest.mark.parametrize(
     ("now_ns", "due_ns"), [(100, 110), (105, 110), (109, 110), (110, 120), (119, 120), (195, 200)]
 )
-def test_the_next_sample_is_due_at_a_whole_period_to_come(now_ns: int, due_ns: int) -> None:
+def test_the_next_sample_is_due_at_the_next_whole_period(now_ns: int, due_ns: int) -> None:
     assert next_due_ns(100, 10, now_ns) == due_ns
 
 
-def test_a_zone_that_was_gone_during_a_phase_is_flagged(root: Path) -> None:
+def test_a_zone_that_vanished_during_a_phase_is_flagged(root: Path) -> None:
     """Its edges were read, but what the counter did in between is unknown."""
     with PowercapSource.open(root) as source:
         sampler = Sampler(source, 0)

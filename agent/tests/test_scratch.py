@@ -17,18 +17,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_a_killed_agent_left_is_removed(root: Path) -> None:
-    left = measure.shared_scratch()
-    (left / "deep").mkdir()
-    (left / "deep" / "file").write_text("x")
-    assert stat.S_IMODE(left.stat().st_mode) == 0o711
+def test_scratch_of_a_killed_agent_is_removed(root: Path) -> None:
+    folder = measure.shared_scratch()
+    (folder / "deep").mkdir()
+    (folder / "deep" / "file").write_text("x")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o711
     with measure.no_scratch_left():
         assert list(root.iterdir()) == []
         measure.shared_scratch()
     assert list(root.iterdir()) == []
 
 
-def test_what_is_not_ours_stays(root: Path) -> None:
+def test_scratch_of_others_stays(root: Path) -> None:
     """Whatever another user put beside it, under a name of ours."""
     elsewhere = root / "elsewhere"
     elsewhere.mkdir(mode=0o700)
@@ -46,6 +46,6 @@ def test_what_is_not_ours_stays(root: Path) -> None:
     assert sorted(root.rglob("*")) == before
 
 
-def test_two_names_are_never_the_same(root: Path) -> None:
+def test_scratch_names_are_unique(root: Path) -> None:
     del root
     assert len({measure.shared_scratch().name for _ in range(20)}) == 20

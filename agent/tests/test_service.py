@@ -41,7 +41,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
         yield link
 
 
-def test_the_watchdog_hears_of_a_step_that_keeps_to_its_time_alone(
+def test_the_watchdog_is_pinged_only_within_a_steps_time(
     systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "60000")
@@ -61,7 +61,7 @@ def test_the_watchdog_hears_of_a_step_that_keeps_to_its_time_alone(
     assert not [thread for thread in threading.enumerate() if thread.daemon and thread.is_alive()]
 
 
-def test_outside_of_a_service_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_a_service_no_messages_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     before = threading.active_count()
@@ -76,7 +76,7 @@ def _waits(folder: Path, sleep: Callable[[float], None]) -> tuple[journal.Journa
     return writer, Waits(writer, notify.Watchdog(send=False), sleep=sleep)
 
 
-def test_secrets_are_waited_for_and_told_of_once_a_reason(tmp_path: Path) -> None:
+def test_secrets_are_waited_for_and_journalled_once_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "secrets.json"
     looks: list[float] = []
 
@@ -98,7 +98,7 @@ def test_secrets_are_waited_for_and_told_of_once_a_reason(tmp_path: Path) -> Non
     assert "tell nobody" not in (tmp_path / "journal.jsonl").read_text()
 
 
-def test_a_wait_with_a_limit_ends_in_what_it_waited_for(tmp_path: Path) -> None:
+def test_a_wait_with_a_limit_raises_its_reason(tmp_path: Path) -> None:
     _, waits = _waits(tmp_path, lambda _s: None)
 
     def never() -> None:
@@ -108,7 +108,7 @@ def test_a_wait_with_a_limit_ends_in_what_it_waited_for(tmp_path: Path) -> None:
         waits.until("disks", never, limit_s=0.05)
 
 
-def test_a_lease_holds_until_it_ends_or_is_let_go(tmp_path: Path) -> None:
+def test_a_lease_holds_until_it_ends_or_is_removed(tmp_path: Path) -> None:
     lease = tmp_path / "run" / "hold.json"
     assert lock.reason(lease) is None
     lock.take("the meter is\nsilent", 30, lease)
@@ -169,7 +169,7 @@ assert states == [(0, "suite-started"), (1, "void"), (2, "suite-failed")], state
 """
 
 
-def test_a_full_disk_can_still_be_told_of(tmp_path: Path) -> None:
+def test_the_journal_reports_a_full_disk(tmp_path: Path) -> None:
     """On a real file system of 2 MiB, mounted in a namespace of its own."""
     mount = f"mount -t tmpfs -o size=2m none {tmp_path}"
 
@@ -179,11 +179,11 @@ def test_a_full_disk_can_still_be_told_of(tmp_path: Path) -> None:
 
     if shutil.which("unshare") is None or run(mount).returncode:
         pytest.skip("this machine does not let anyone mount in a namespace of his own")
-    done = run(f"{mount} && exec {shlex.quote(sys.executable)} -c '{FULL}' {tmp_path}")
-    assert done.returncode == 0, done.stderr
+    output = run(f"{mount} && exec {shlex.quote(sys.executable)} -c '{FULL}' {tmp_path}")
+    assert output.returncode == 0, output.stderr
 
 
-def test_whoever_holds_a_suite_is_found_without_taking_the_lock(tmp_path: Path) -> None:
+def test_the_holder_of_a_suite_is_found_without_the_lock(tmp_path: Path) -> None:
     assert lock.holder(tmp_path) is None
     with lock.suite(tmp_path):
         assert lock.holder(tmp_path) == os.getpid()
@@ -192,7 +192,7 @@ def test_whoever_holds_a_suite_is_found_without_taking_the_lock(tmp_path: Path) 
     assert lock.holder(tmp_path / "gone") is None
 
 
-def test_following_ends_where_nobody_is_there_to_close_the_journal(tmp_path: Path) -> None:
+def test_following_ends_if_no_agent_can_close_the_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     writer = journal.Journal(path)
     writer.append("suite-started")
@@ -217,7 +217,7 @@ def test_following_ends_where_nobody_is_there_to_close_the_journal(tmp_path: Pat
     assert states == ["suite-started", "suite-failed"]
 
 
-def test_records_of_runs_go_ahead_of_the_next_switch(
+def test_records_of_runs_are_sent_before_the_next_switch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Not as the run finishes: the next one may be measured when it is noticed."""
@@ -238,8 +238,10 @@ def test_records_of_runs_go_ahead_of_the_next_switch(
     def followed(start: int) -> list[str]:
         assert cli.main(["follow", "--suite-dir", str(tmp_path), "--from", str(start)]) == 0
         printed = [json.loads(line) for line in capsys.readouterr().out.split("\n")[:-1]]
-        assert all(one.get("phases", ["a\nb\u2028c"]) == ["a\nb\u2028c"] for one in printed)
-        return [one.get("state", one["run_id"]) for one in printed]
+        assert all(
+            document.get("phases", ["a\nb\u2028c"]) == ["a\nb\u2028c"] for document in printed
+        )
+        return [document.get("state", document["run_id"]) for document in printed]
 
     states = [state for state, _ in lines]
     assert followed(0) == [*states[:8], "a", "c", *states[8:]]
@@ -248,7 +250,7 @@ def test_records_of_runs_go_ahead_of_the_next_switch(
     assert followed(9) == states[9:]
 
 
-def test_a_pack_has_the_sums_of_what_follows_first(tmp_path: Path) -> None:
+def test_a_pack_begins_with_the_sums_of_its_files(tmp_path: Path) -> None:
     suite = tmp_path / "s-1"
     (suite / "runs" / "r1").mkdir(parents=True)
     (suite / "plan.json").write_text("{}")
@@ -266,7 +268,7 @@ def test_a_pack_has_the_sums_of_what_follows_first(tmp_path: Path) -> None:
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
 
 
-def test_a_journal_that_grows_meanwhile_is_packed_as_it_was(
+def test_a_growing_journal_is_packed_with_its_first_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite = tmp_path / "s-1"
@@ -293,7 +295,7 @@ def test_a_journal_that_grows_meanwhile_is_packed_as_it_was(
         pack.pack(suite, io.BytesIO())
 
 
-def test_the_identity_tells_the_machine_apart_and_hides_its_id(tmp_path: Path) -> None:
+def test_the_identity_is_unique_and_hides_the_machine_id(tmp_path: Path) -> None:
     id_file = tmp_path / "machine-id"
     id_file.write_text("0123456789abcdef0123456789abcdef\n")
     suite = tmp_path / "suites" / "s-1"

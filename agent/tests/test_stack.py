@@ -213,18 +213,18 @@ def test_an_internal_error_at_any_line_ends_bare(scene: Scene, leaving: bool) ->
         stack.enter("one")
     lines = lines_of(action, FILES)[leaving:]
     assert len(lines) > (15 if leaving else 60)
-    left = []
+    open_lines = []
     for line in lines:
         if leaving:
             stack.enter("one")
         fail_at(action, line)
         if stack.state != "bare" or stack.entered or stack.mount_point.is_mount():
-            left.append(line)
+            open_lines.append(line)
             stack.leave()
-    assert left == []
+    assert open_lines == []
 
 
-def test_nothing_else_of_the_machine_keeps_a_configuration_from_being_left(
+def test_errors_elsewhere_do_not_prevent_leaving(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mount point that is no UTF-8, and an error wherever something else is looked at."""
@@ -248,7 +248,7 @@ def _fail(*_: object) -> None:
     raise InjectedError
 
 
-def test_leftovers_of_a_crashed_run_are_taken_down(scene: Scene) -> None:
+def test_leftovers_of_a_crashed_run_are_removed(scene: Scene) -> None:
     scene.stack().enter("one")  # and forgotten, as after a crash
     stack = scene.stack()
     assert stack.state == "mounted"
@@ -259,7 +259,7 @@ def test_leftovers_of_a_crashed_run_are_taken_down(scene: Scene) -> None:
     assert stack.state == "bare"
 
 
-def test_a_file_system_in_use_gives_way_and_its_user_is_named(
+def test_a_file_system_in_use_is_hidden_and_its_user_named(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.storage.stack._PATIENCE_S", 0)
@@ -276,7 +276,7 @@ def test_a_file_system_in_use_gives_way_and_its_user_is_named(
     assert stack.state == "bare"
 
 
-def test_whoever_cannot_be_named_gives_way_all_the_same(
+def test_a_user_that_cannot_be_named_does_not_prevent_leaving(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.storage.stack._PATIENCE_S", 0)
@@ -295,7 +295,7 @@ def test_whoever_cannot_be_named_gives_way_all_the_same(
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_held_mapping_loses_its_key_before_its_holders_are_looked_for(
+def test_a_held_mapping_loses_its_key_before_its_holders_are_named(
     gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where looking fails; and cryptsetup may have removed it, and failed after that."""
@@ -327,7 +327,7 @@ def test_a_held_mapping_loses_its_key_before_its_holders_are_looked_for(
     assert steps[2:] == ([] if gone else ["remove", "holders", "rename", "remove"])
 
 
-def test_one_mapping_that_stays_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_mapping_that_stays_does_not_keep_others(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
     def remove(name: str, _kernel: str) -> None:
@@ -341,7 +341,7 @@ def test_one_mapping_that_stays_keeps_no_other(monkeypatch: pytest.MonkeyPatch) 
     assert tried == ["fde-data", "fde-data_1"]
 
 
-def test_a_configuration_that_cannot_be_had_here_changes_nothing(scene: Scene) -> None:
+def test_an_unavailable_configuration_changes_nothing(scene: Scene) -> None:
     stack = scene.stack()
     stack.enter("one")
     for name, code, fact in (
@@ -355,7 +355,7 @@ def test_a_configuration_that_cannot_be_had_here_changes_nothing(scene: Scene) -
     assert stack.state == "mounted"
 
 
-def test_the_state_is_what_the_kernel_shows(scene: Scene) -> None:
+def test_the_state_is_read_from_the_kernel(scene: Scene) -> None:
     stack = scene.stack()
     states = [stack.state]
     place = Place(scene.spec.disks["plain"], str(scene.backing), 1, EXTENT)
@@ -372,7 +372,7 @@ def test_the_state_is_what_the_kernel_shows(scene: Scene) -> None:
     assert stack.state == "bare"
 
 
-def test_an_interrupt_in_mid_way_ends_bare_and_is_passed_on(scene: Scene) -> None:
+def test_an_interrupt_while_entering_ends_bare_and_is_raised(scene: Scene) -> None:
     scene.kind.interrupted = KeyboardInterrupt()
     stack = scene.stack()
     with pytest.raises(KeyboardInterrupt):

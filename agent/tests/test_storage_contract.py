@@ -49,7 +49,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def made(kind: str, **entry: Any) -> Configuration:
+def complete(kind: str, **entry: Any) -> Configuration:
     return registry.complete({"name": "c", "kind": kind, "disk": role(kind), **entry})
 
 
@@ -74,7 +74,7 @@ def test_every_kind_puts_its_data_on_exactly_the_common_extent(
     kind: str, entry: dict[str, Any]
 ) -> None:
     """Follow first and last sector of the top mapping down to the partition."""
-    expectation = registry.load(kind).expectation(PLACE, made(kind, **entry))
+    expectation = registry.load(kind).expectation(PLACE, complete(kind, **entry))
     layers = {layer.name: layer for layer in expectation.layers}
     top = expectation.layers[0]
     assert Path(mapping.PATH).name == top.name
@@ -99,8 +99,8 @@ def test_every_kind_puts_its_data_on_exactly_the_common_extent(
 
 
 @every_kind
-def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
-    storage, configuration = registry.load(kind), made(kind, **entry)
+def test_every_kind_declares_label_and_fields(kind: str, entry: dict[str, Any]) -> None:
+    storage, configuration = registry.load(kind), complete(kind, **entry)
     assert storage.name == kind
     assert storage.encrypted_by in get_args(EncryptedBy)
     assert storage.range_state in ("off", "unlocked")
@@ -118,18 +118,18 @@ def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", registry.names())
-def test_what_a_kind_does_not_declare_is_refused(kind: str) -> None:
+def test_undeclared_settings_are_refused(kind: str) -> None:
     with pytest.raises(AgentError, match=f"nonsense means nothing for the kind {kind}: take it"):
-        made(kind, **example(kind), nonsense=1)
+        complete(kind, **example(kind), nonsense=1)
     for field in registry.load(kind).fields:
         if field.required:
             with pytest.raises(AgentError, match=f"needs {field.name}"):
-                made(kind, **{**example(kind), field.name: None})
+                complete(kind, **{**example(kind), field.name: None})
         with pytest.raises(AgentError, match=f"The {field.name} of the kind {kind} must be"):
-            made(kind, **{**example(kind), field.name: []})
+            complete(kind, **{**example(kind), field.name: []})
 
 
-def test_the_ranges_of_the_tree_s_kinds() -> None:
+def test_only_opal_kinds_lock_their_range() -> None:
     assert {kind: registry.load(kind).range_state for kind in TREE} == TREE
     assert {kind for kind, state in TREE.items() if state != "off"} == set(preflight.OPAL_KINDS)
 
@@ -179,18 +179,18 @@ def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
         ("veracrypt", {}, "no storage kind called 'veracrypt'"),
     ],
 )
-def test_what_a_kind_cannot_be_is_refused_with_the_way_out(
+def test_impossible_settings_are_refused_with_the_remedy(
     kind: str, entry: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(AgentError, match=reason):
         registry.complete({"name": "c", "kind": kind, "disk": "sed", **entry})
 
 
-def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
+def test_quoted_numbers_are_numbers_and_missing_flags_false() -> None:
     """As templates of Ansible's yield them."""
-    configuration = made("dmcrypt", cipher="aes-xts-plain64", key_bits="128", sector_size="512")
+    configuration = complete("dmcrypt", cipher="aes-xts-plain64", key_bits="128", sector_size="512")
     assert (configuration.settings["key_bits"], configuration.settings["sector_size"]) == (128, 512)
-    assert made("plain", no_read_workqueue=False, cipher=None) == made("plain")
+    assert complete("plain", no_read_workqueue=False, cipher=None) == complete("plain")
 
 
 @pytest.mark.parametrize(
@@ -227,6 +227,6 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
         ),
     ],
 )
-def test_a_configuration_is_called_by_what_it_is(entry: dict[str, Any], label: str) -> None:
+def test_labels_describe_the_configuration(entry: dict[str, Any], label: str) -> None:
     complete = registry.complete({"name": "c1", "disk": "plain", "kind": "dmcrypt", **entry})
     assert registry.label(complete) == label

@@ -21,7 +21,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_what_was_played_is_written_down(tmp_path: Path) -> None:
+def test_a_played_pattern_is_written(tmp_path: Path) -> None:
     marks.play(SHORT, tmp_path, "start")
     (line,) = lines(tmp_path)
     assert line["boot_id"] == journal.boot_id()
@@ -37,7 +37,7 @@ def test_without_a_watermark_in_the_plan_nothing_happens(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pattern_that_fails_is_told_and_costs_nothing_else(
+def test_a_failed_pattern_is_recorded_and_the_suite_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {4095})
@@ -74,7 +74,7 @@ def test_a_session_has_one_before_its_first_run_and_one_after_its_last(short: La
     assert last[0][0] > max(run["t_end_ns"] for run in runs)
 
 
-def test_a_session_that_goes_on_has_its_own(short: Lab) -> None:
+def test_a_resumed_session_has_its_own_watermarks(short: Lab) -> None:
     short.acts["file_io"] = failing
     short.execute()
     short.acts.clear()
@@ -84,13 +84,15 @@ def test_a_session_that_goes_on_has_its_own(short: Lab) -> None:
     assert len(whens(short)) == 4
 
 
-def test_a_session_that_failed_has_none_at_its_end(short: Lab) -> None:
+def test_a_failed_session_has_no_closing_watermark(short: Lab) -> None:
     short.stack.refuse = {"plain", "opal"}
     assert short.execute() == 1
     assert whens(short) == ["start"]
 
 
-def test_storage_is_bare_while_it_is_played(short: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_is_bare_while_a_pattern_is_played(
+    short: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entered: list[object] = []
 
     def look(*_: object) -> None:

@@ -46,7 +46,7 @@ def test_an_entry_runs_its_workload_under_its_own_name(suite: Lab) -> None:
     assert suite.run_json(0)["program"] == "the act of idle"
 
 
-def test_a_run_tells_the_processors_and_how_busy_they_were(suite: Lab) -> None:
+def test_a_run_records_processors_and_their_load(suite: Lab) -> None:
     def spin(_context: Context) -> None:
         end_s = time.process_time() + 0.3
         while time.process_time() < end_s:
@@ -62,14 +62,14 @@ def test_a_run_tells_the_processors_and_how_busy_they_were(suite: Lab) -> None:
     assert work["cpu_stolen_s"] >= 0
 
 
-def test_busy_is_all_but_idle_and_waiting_and_steal_is_what_others_took(tmp_path: Path) -> None:
+def test_busy_excludes_idle_and_iowait_and_steal_is_separate(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  1 20 300 4000 50000 600000 7000000 80000000 1 1\ncpu0 9 9 9 9\n")
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     assert marks.cpus_s(stat) == pytest.approx((7600321 / ticks_per_s, 80000000 / ticks_per_s))
 
 
-def test_what_is_left_out_is_told_with_its_reason(suite: Lab) -> None:
+def test_left_out_work_is_recorded_with_its_reason(suite: Lab) -> None:
     suite.acts["idle"] = lambda context: context.leave_out(
         "twofish", "There is no module: load it."
     )
@@ -79,7 +79,7 @@ def test_what_is_left_out_is_told_with_its_reason(suite: Lab) -> None:
     assert suite.run_json(1)["left_out"] == []
 
 
-def test_what_is_kept_is_summed_and_of_this_try_alone(suite: Lab) -> None:
+def test_kept_files_have_sums_and_are_of_this_attempt(suite: Lab) -> None:
     tries: list[int] = []
 
     def keep(context: Context) -> None:
@@ -110,7 +110,7 @@ def test_what_is_kept_is_summed_and_of_this_try_alone(suite: Lab) -> None:
     assert not [name for name in names if name.endswith((".hidden", "link"))]
 
 
-def test_what_cannot_run_is_skipped_and_the_suite_ends_well(suite: Lab) -> None:
+def test_a_workload_that_cannot_run_is_skipped(suite: Lab) -> None:
     suite.reasons["file_io"] = ["file_io needs dd: install it.", "And more."]
     assert suite.execute() == 0
     reason = "file_io needs dd: install it. And more."
@@ -125,7 +125,7 @@ def test_what_cannot_run_is_skipped_and_the_suite_ends_well(suite: Lab) -> None:
 
 
 @pytest.mark.parametrize("may_skip", [(), ("file_io",)])
-def test_a_suite_goes_without_a_workload_only_where_that_is_meant(
+def test_a_workload_may_be_missing_only_if_the_plan_allows(
     suite: Lab, may_skip: tuple[str, ...]
 ) -> None:
     suite.reasons["file_io"] = ["file_io needs dd: install it."]
@@ -138,7 +138,7 @@ def test_a_suite_goes_without_a_workload_only_where_that_is_meant(
         assert not (suite.folder / "runs").exists()
 
 
-def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
+def test_a_workload_whose_requires_fails_is_skipped(
     suite: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = suite.load
@@ -159,7 +159,7 @@ def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
     assert entries(suite)[-1].detail == "2 finished, 0 void, 2 skipped"
 
 
-def test_too_little_room_or_memory_is_told_before_the_first_run(suite: Lab) -> None:
+def test_too_little_room_or_memory_is_reported_before_the_first_run(suite: Lab) -> None:
     suite.needs = {"idle": Needs(disk_bytes=GIB), "file_io": Needs(memory_bytes=2**60)}
     assert suite.execute() == 1
     ended = entries(suite)[-1]
@@ -172,17 +172,15 @@ def test_too_little_room_or_memory_is_told_before_the_first_run(suite: Lab) -> N
     assert suite.execute() == 0, "what is skipped needs nothing"
 
 
-def test_what_a_run_writes_is_left_out_where_it_is_not_known(
-    suite: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_written_bytes_are_left_out(suite: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     suite.needs = {"idle": Needs(disk_bytes=GIB)}
     assert needs.written_bytes(suite.plan) == {"idle": GIB, "file_io": 0}
-    known = {"idle": suite.load("idle")}
-    monkeypatch.setattr("workloads.registry.load", lambda name: known[name])
+    workloads = {"idle": suite.load("idle")}
+    monkeypatch.setattr("workloads.registry.load", lambda name: workloads[name])
     assert needs.written_bytes(suite.plan) == {"idle": GIB}
 
 
-def test_what_earlier_runs_keep_is_not_needed_once_more(suite: Lab) -> None:
+def test_scratch_of_earlier_runs_is_not_needed_again(suite: Lab) -> None:
     def interrupt(_context: Context) -> None:
         suite.needs["idle"] = Needs(scratch_bytes=2**60)
         raise Stop
@@ -194,7 +192,7 @@ def test_what_earlier_runs_keep_is_not_needed_once_more(suite: Lab) -> None:
     assert set(suite.last().values()) == {"finished"}
 
 
-def test_scratch_is_needed_by_each_workload_once(suite: Lab, tmp_path: Path) -> None:
+def test_scratch_is_summed_once_for_each_workload(suite: Lab, tmp_path: Path) -> None:
     document = blocks_document()
     document["workloads"].append({"name": "big", "workload": "idle", "parameters": {}})
     three = plan.parse(plan.freeze(document))

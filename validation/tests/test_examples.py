@@ -167,7 +167,8 @@ def test_the_storage_kind_is_proven_on_a_guest(lab: Any, site: Path) -> None:
         lab.send(path, f"{CODE}/lib")
     target.agent("teardown")
     target.agent("prepare")
-    proofs = {answer["configuration"]: answer["proof"] for answer in target.said("storage prove")}
+    answers = target.output_lines("storage prove")
+    proofs = {answer["configuration"]: answer["proof"] for answer in answers}
     assert {name: proof["mismatches"] for name, proof in proofs.items()} == {
         "null": [],
         "no-queues": [],
