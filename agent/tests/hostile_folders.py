@@ -367,7 +367,7 @@ def _write_base(folder: Path, target: dict[str, Any]) -> dict[str, Any]:
         gaps={"meter0": 1},
         events=[Event("2026-01-01T00:00:00+00:00", "began")],
         since_s=3.0,
-        now=examples.NOW,
+        moment=examples.NOW,
     )
     (folder / "status" / "status.json").write_text(json.dumps(asdict(shown)), encoding="utf-8")
     return document

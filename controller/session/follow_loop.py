@@ -71,13 +71,13 @@ class FollowLoop:
                 is_running = entries and entries[-1].state in BEGUN
                 working_s = time.monotonic() - self._heard_s if is_running else 0.0
                 self.hangs.observe(self._link.lost_s, working_s)
-            watts, gaps = self.recorders.watts(), self.recorders.gaps()
+            self.board.watts, self.board.gaps = self.recorders.watts(), self.recorders.gaps()
             if entry is None:
                 self._link.tick()
-                self.board.tick(watts, gaps)
+                self.board.tick()
             else:
                 entries.append(entry)
-                self.board.entry(entries, watts, gaps)
+                self.board.entry(entries)
                 if self.answers:
                     self.answers.entry(entries)
             if self.answers and (answer := self.answers.poll()):

@@ -305,7 +305,7 @@ def _fetch(session: Session) -> None:
                     away_s = time.monotonic()
                     while not session.agent.reached():
                         session.hangs.observe(time.monotonic() - away_s)
-                        session.board.tick({}, {})
+                        session.board.tick()
                         time.sleep(AWAY_S)
                     session.hangs.observe(0.0)
             finally:

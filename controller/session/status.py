@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,43 +178,36 @@ class Hosts:
         self._screen.close()
 
 
+@dataclass
 class Board:
     """The view of one session's progress; any thread may call it.
 
     It is redrawn in place if standard output is a terminal; else its lines are printed. Notes are
     also logged. A status that cannot be written (a full disk) never ends a suite: it is noted once.
+    `watts` and `gaps` are the latest readings of the meters.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        suite_dir: Path,
-        say: Callable[[str], None],
-        *,
-        screen: bool = True,
-        messenger: Messenger | None = None,
-    ) -> None:
-        self._plan = plan
-        self._folder = suite_dir / "status"
-        self._say = say
+    plan: Plan
+    suite_dir: Path
+    say: Callable[[str], None]
+    screen: Screen | None = field(default_factory=Screen)
+    messenger: Messenger | None = None
+    watts: Mapping[str, float] = field(default_factory=dict)
+    gaps: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self._holder = myself()
-        self._screen = Screen() if screen else None
-        self._messenger = messenger
-        self._alarms: dict[EventCode, tuple[str, float]] = {}  # with the time since when
+        self._alarms: dict[EventCode, tuple[str, float]] = {}  # sentence, since when
         self._lock = threading.RLock()
         self._entries: list[Entry] = []
         self._events: list[Event] = []
-        self._watts: Mapping[str, float] = {}
-        self._gaps: Mapping[str, int] = {}
         self._answer: RunningAnswer | None = None
         self._lines = Lines()
         self._heard_ns = time.monotonic_ns()
         self._written_ns: int | None = None
         self._write_failed = False
 
-    def entry(
-        self, entries: Sequence[Entry], watts: Mapping[str, float], gaps: Mapping[str, int]
-    ) -> None:
+    def entry(self, entries: Sequence[Entry]) -> None:
         """Show the new lines of the journal; `entries` are all of them, oldest first.
 
         Of the lines of the first call, only the last is shown.
@@ -222,35 +215,31 @@ class Board:
         with self._lock:
             first = len(self._entries) if self._entries else len(entries) - 1
             for entry in entries[first:]:
-                if sentence := progress_text.event(self._plan, entry):
-                    self._event(sentence)
-                    if not self._live and entry.state != "waiting":
-                        self._say(sentence)
+                if sentence := progress_text.event(self.plan, entry):
+                    self._add_event(sentence, is_printed=entry.state != "waiting")
             self._entries = list(entries)
             self._heard_ns = time.monotonic_ns()
-            self._show(watts, gaps, write=True)
+            self._show()
 
-    def tick(self, watts: Mapping[str, float], gaps: Mapping[str, int]) -> None:
+    def tick(self) -> None:
         """Redraw with the current time; write the status if that was last done 5 s ago."""
         with self._lock:
             due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * NS
-            self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
+            self._show(write=time.monotonic_ns() >= due_ns)
 
     def answer(self, answer: RunningAnswer) -> None:
         """Show a new answer so far."""
         with self._lock:
             self._answer = answer
             log.info("so far %s", progress_text.changes(answer))
-            self._show(self._watts, self._gaps, write=True)
+            self._show()
 
     def note(self, sentence: str, level: int = logging.INFO) -> None:
         """Log and show an event of the session that is not in the journal."""
         log.log(level, sentence)
         with self._lock:
-            self._event(sentence)
-            if not self._live:
-                self._say(sentence)
-            self._show(self._watts, self._gaps, write=True)
+            self._add_event(sentence)
+            self._show()
 
     def warn(self, sentence: str) -> None:
         """Note a problem."""
@@ -268,59 +257,61 @@ class Board:
     def announce(self, event: EventCode, sentence: str) -> None:
         """Note a problem and send it to the receivers of messages."""
         self.warn(sentence)
-        if self._messenger:
-            self._messenger.send(event, sentence)
+        if self.messenger:
+            self.messenger.send(event, sentence)
 
     def close(self) -> None:
         """End the view; later output is printed below it."""
         with self._lock, suppress(OSError):
-            screen, self._screen = self._screen, None
+            screen, self.screen = self.screen, None
             if screen is not None:
                 screen.close()
 
     @property
-    def _live(self) -> bool:
-        return self._screen is not None and self._screen.live
+    def _is_live(self) -> bool:
+        return self.screen is not None and self.screen.live
 
-    def _event(self, sentence: str) -> None:
+    def _add_event(self, sentence: str, *, is_printed: bool = True) -> None:
         event = Event(progress_text.utc(datetime.now(UTC)), sentence)
         self._events = [*self._events, event][-EVENTS:]
+        if is_printed and not self._is_live:
+            self.say(sentence)
 
-    def _show(self, watts: Mapping[str, float], gaps: Mapping[str, int], *, write: bool) -> None:
-        self._watts, self._gaps = watts, gaps
+    def _show(self, *, write: bool = True) -> None:
         now_ns = time.monotonic_ns()
         status = suite_status(
-            self._plan,
+            self.plan,
             self._entries,
-            watts=watts,
-            gaps=gaps,
+            watts=self.watts,
+            gaps=self.gaps,
             events=self._events,
             since_s=(now_ns - self._heard_ns) / NS,
-            now=datetime.now(UTC),
+            moment=datetime.now(UTC),
             holder=self._holder,
             answer=self._answer,
-            target_off=is_left_off(self._plan.host),
+            target_off=is_left_off(self.plan.host),
         )
-        if self._messenger:
+        if self.messenger:
             old_s = time.monotonic() - ALARM_S
             alarms = {event: text for event, (text, since) in self._alarms.items() if since < old_s}
-            self._messenger.observe(status, alarms)
-        for line in () if self._live else self._lines.next(status, between=False):
-            self._say(line)
+            self.messenger.observe(status, alarms)
+        for line in () if self._is_live else self._lines.next(status, between=False):
+            self.say(line)
         if write:
             self._written_ns = now_ns
             self._write(status)
-        if self._screen:
+        if self.screen:
             try:
-                self._screen.show(rows(status))
+                self.screen.show(rows(status))
             except OSError:  # the terminal was closed; the suite continues
                 self.close()
-                self._say("the terminal is gone")
+                self.say("the terminal is gone")
 
     def _write(self, status: SuiteStatus) -> None:
+        path = self.suite_dir / "status" / "status.json"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_json(self._folder / "status.json", asdict(status))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, asdict(status))
             self._write_failed = False
         except OSError as error:
             if not self._write_failed:

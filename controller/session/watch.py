@@ -101,7 +101,7 @@ class RemoteSuite(Source):
         completed = connection.run(target, ["cat", f"{connection.suite_dir(suite_id)}/plan.json"])
         (folder / "plan.json").write_bytes(connection.require_output(target, completed))
         suite = plan.load(folder / "plan.json")
-        self._board = Board(suite, folder, lambda _: None, screen=False)
+        self._board = Board(suite, folder, lambda _: None, screen=None)
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -133,12 +133,12 @@ class RemoteSuite(Source):
                     if not shown:  # the old lines arrive at once, and are shown together
                         continue
                 if shown == len(self._entries):
-                    self._board.tick({}, {})
+                    self._board.tick()
                 else:
-                    self._board.entry(self._entries, {}, {})
+                    self._board.entry(self._entries)
                     shown = len(self._entries)
             if shown < len(self._entries):
-                self._board.entry(self._entries, {}, {})
+                self._board.entry(self._entries)
         except ControllerError as error:
             self._failure = str(error)
 

@@ -1,10 +1,9 @@
-"""What a power cut may leave of a folder: only what was brought to the medium is sure to be there.
+"""Simulate power cuts: only names and contents that were synced to the medium are sure to survive.
 
 While a function works, each call that changes a name (audit events, PEP 578) and each fsync is a
-step. At every step the folder is written down as five cuts could leave it: with the names and the
-contents that were brought to the medium, and no others; with all names as they are, but of the
-contents those that were brought to the medium, the others being empty, cut in half or zeros; and
-with all of it as it is.
+step. At every step the folder is recorded as five cuts could leave it: with the synced names and
+contents only; with all names, but contents that were not synced empty, cut in half or zeros; and
+with everything.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 STEPS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "open", "os.truncate")
 Inode = tuple[int, int]
 Tree = dict[str, bytes | None]  # contents by path; None for a folder
-# What is left of contents that were not brought to the medium.
+# What is left of contents that were not synced.
 LOSSES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "half": lambda content: content[: len(content) // 2],
@@ -30,14 +29,14 @@ LOSSES: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True)
 class Cut:
-    """What is left: `when` is the step, `how` which of the five."""
+    """The folder after a cut: `when` is the step, `how` one of the five outcomes."""
 
     when: str
     how: str
     tree: Tree
 
     def write(self, folder: Path) -> None:
-        """Make that folder."""
+        """Create that folder."""
         folder.mkdir(parents=True)
         for name, content in self.tree.items():
             path = folder / name
@@ -50,7 +49,7 @@ class Cut:
 
 @dataclass
 class Medium:
-    """What is surely there of the folder `top`. Inodes are held open, so that none comes twice."""
+    """The synced state of the folder `top`. Inodes are held open, so that no number is reused."""
 
     top: Path
     contents: dict[Inode, bytes] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Medium:
     _busy: bool = False
 
     def keep(self, fd: int) -> None:
-        """Make an fsync: of a file its content, of a folder its names."""
+        """Record an fsync: of a file its content, of a folder its names."""
         status = os.fstat(fd)
         inode = status.st_dev, status.st_ino
         place = f"/proc/self/fd/{fd}"
@@ -75,34 +74,34 @@ class Medium:
         self._held.append(os.dup(fd))
 
     def keep_all(self) -> None:
-        """As after a sync of everything."""
+        """Record everything as synced."""
         for path in (self.top, *self.top.rglob("*")):
             fd = os.open(path, os.O_RDONLY)
             self.keep(fd)
             os.close(fd)
 
     def step(self, when: str) -> None:
-        """Write down what a cut now would leave."""
+        """Record what a power cut at this moment would leave."""
         if self._busy:
             return
         self._busy = True
         try:
             sure = dict(self._sure(self._inode(self.top)))
-            now = {
+            current = {
                 str(path.relative_to(self.top)): None if path.is_dir() else path.read_bytes()
                 for path in sorted(self.top.rglob("*"))
             }
-            kept = {
+            synced = {
                 name: None if content is None else self.contents.get(self._inode(self.top / name))
-                for name, content in now.items()
+                for name, content in current.items()
             }
-            trees: dict[str, Tree] = {"sure": sure, "all": now}
+            trees: dict[str, Tree] = {"sure": sure, "all": current}
             for how, lose in LOSSES.items():
                 trees[how] = {
                     name: lose(content)
-                    if content is not None and kept[name] is None
-                    else kept[name]
-                    for name, content in now.items()
+                    if content is not None and synced[name] is None
+                    else synced[name]
+                    for name, content in current.items()
                 }
             for how, tree in trees.items():
                 self.cuts.append(Cut(when, how, tree))
@@ -115,7 +114,7 @@ class Medium:
 
     def _sure(self, folder: Inode, above: str = "") -> Iterator[tuple[str, bytes | None]]:
         for name, (inode, is_folder) in self.names.get(folder, {}).items():
-            # Of a file that was never brought to the medium the name alone is there.
+            # Of a file that was never synced only the name survives.
             yield above + name, None if is_folder else self.contents.get(inode, b"")
             if is_folder:
                 yield from self._sure(inode, f"{above}{name}/")
@@ -140,7 +139,7 @@ sys.addaudithook(_heard)
 
 @contextmanager
 def recorded(top: Path) -> Iterator[Medium]:
-    """All cuts of `top` while the context lasts; what is there at first is on the medium."""
+    """Record all cuts of `top` within the context, which begins with everything synced."""
     medium, fsync = Medium(top), os.fsync
 
     def heard(fd: int) -> None:

@@ -1,8 +1,7 @@
-"""Stands for the agent at work: `python -m …stand_in_agent SUITE_DIR SECONDS LEASE`.
+"""Replace the agent: `python -m controller.tests.stand_in_agent SUITE_DIR SECONDS LEASE`.
 
-It goes through the plan as the agent does, with the agent's own journal, lock, accounts of tries
-and requests, but a run is a rest of so many seconds. A run named in `broken` (a file in the suite's
-folder) is void.
+It executes the plan as the agent does, with the agent's own journal, lock, attempts and requests,
+but each run sleeps for SECONDS. A run named in `broken` (a file in the suite's folder) is void.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from controller.tests.examples import run_json
 
 
 def main(suite_dir: Path, seconds: float, lease: Path) -> None:
-    """Until the suite's closing line."""
+    """Write the journal up to the suite's last line."""
     suite = plan.load(suite_dir / "plan.json")
     with lock.suite(suite_dir):
         writer = Journal(suite_dir / "journal.jsonl")
@@ -38,8 +37,8 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
         signal.signal(signal.SIGTERM, stopped)
         for attempt in history.begun():
             tell("void", attempt.run_id, "the agent was killed", journal.AGENT_KILLED)
-        for wanted in requests.pending(suite_dir, writer.entries):
-            tell("void", wanted.run_id, wanted.reason, journal.REPEAT)
+        for request in requests.pending(suite_dir, writer.entries):
+            tell("void", request.run_id, request.reason, journal.REPEAT)
         tell("suite-started")
         entered = None
         while run := history.next_due(suite.runs, suite.attempts, journal.boot_id()):
@@ -60,9 +59,9 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
             broken = suite_dir / "broken"
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")
-            told = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
+            outcome = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
             phases = [{"name": "rest", **times, "cpu_busy_s": 0.0}]
-            document = run_json(vars(suite), vars(run), **told, **times, phases=phases)
+            document = run_json(vars(suite), vars(run), **outcome, **times, phases=phases)
             write_json(folder / "run.json", document)
             if void:
                 tell("void", run.run_id, "broken", journal.FAILED)

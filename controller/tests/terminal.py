@@ -1,4 +1,4 @@
-"""Programs of ours on a real pseudo-terminal, and what stands on it in the end."""
+"""Run Python code on a real pseudo-terminal, and return the lines that it displays at the end."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ PARTS = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
 
 
 def run(
-    code: str, *arguments: object, columns: int = 80, given: Mapping[str, str] | None = None
+    code: str,
+    *arguments: object,
+    columns: int = 80,
+    environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the lines on a terminal of so many columns once the Python `code` has ended."""
-    leader, here = pty.openpty()
-    fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    """Return the lines on a terminal after the Python `code` has ended."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     with subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=here,
-        stdout=here,
-        env={**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm", **(given or {})},
+        stdin=follower,
+        stdout=follower,
+        env={**inherited, "PYTHONPATH": str(ROOT), "TERM": "xterm", **(environment or {})},
     ) as process:
-        os.close(here)
+        os.close(follower)
         out = b""
         try:
             while chunk := os.read(leader, 65536):
@@ -39,13 +42,13 @@ def run(
             pass  # the other side is closed
     os.close(leader)
     assert process.returncode == 0, out
-    return stands(out)
+    return displayed(out)
 
 
-def stands(out: bytes) -> list[str]:
+def displayed(out: bytes) -> list[str]:
     """Return the lines of a terminal after these bytes: lines, moves up, lines erased.
 
-    Colours are passed over; what else a terminal would obey is an error.
+    Colours are ignored; any other control sequence is an error.
     """
     screen, row = [""], 0
     for part in PARTS.findall(out.decode()):

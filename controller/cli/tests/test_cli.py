@@ -1,4 +1,4 @@
-"""The command `fde`: its documents by their schemas, its exit status, its pages."""
+"""The command `fde`: its JSON documents, exit statuses and pages of reference."""
 
 from __future__ import annotations
 
@@ -71,12 +71,11 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-# `measure` is held against its schema in test_measured_command.py; `watch` and `stop` need a suite
-# that runs.
+# test_measured_command.py validates `measure`; `watch` and `stop` need a running suite.
 @pytest.mark.parametrize(
     "command", sorted(commands_page.commands().keys() - {"measure", "stop", "watch"})
 )
-def test_a_command_ends_with_its_status_and_its_document_alone(
+def test_a_command_ends_with_its_status_and_prints_only_its_document(
     command: str,
     suites: list[str],
     target: str,
@@ -156,7 +155,7 @@ def test_a_new_suite_whose_target_has_no_agent_leaves_no_folder_unless_recorded(
         ([PROOF, PROOF], "command-failed", ""),
     ],
 )
-def test_proofs_end_with_what_the_agent_refuses(
+def test_proofs_end_with_the_agents_refusal(
     printed: list[str],
     code: str,
     configuration: str,
@@ -180,13 +179,13 @@ def test_commands_with_a_result_have_json() -> None:
     with_json = {
         name
         for name, command in commands_page.commands().items()
-        if any("--json" in left for left, _ in commands_page.parameters(command))
+        if any("--json" in option for option, _ in commands_page.parameters(command))
     }
     assert with_json == set(COMMANDS)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         ([], 2, ""),
         (["repot"], 2, "No such command 'repot'"),
@@ -197,8 +196,8 @@ def test_commands_with_a_result_have_json() -> None:
         (["--help"], 0, ""),
     ],
 )
-def test_the_exit_status_is_the_one_that_the_help_states(
-    arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+def test_exit_status_and_error_of_wrong_arguments(
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == status
     captured = capsys.readouterr()
@@ -206,11 +205,11 @@ def test_the_exit_status_is_the_one_that_the_help_states(
         assert "Exit status" in captured.out
     else:
         assert captured.err.startswith("fde: ") and captured.err.count("\n") == 1
-        assert said in captured.err and not captured.out
+        assert message in captured.err and not captured.out
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (ControllerError("No\nway."), 1, "fde: No way.\n"),
         (PermissionError(13, "Permission denied", "x"), 1, "read x: Permission denied"),
@@ -221,20 +220,18 @@ def test_the_exit_status_is_the_one_that_the_help_states(
         (RuntimeError("can't start new thread"), 1, "fde: Memory or a thread was refused"),
     ],
 )
-def test_what_is_raised_becomes_one_sentence(
-    error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+def test_exceptions_become_one_sentence_and_a_status(
+    error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:
         raise error
 
     assert guarded(fail) == status
     captured = capsys.readouterr().err
-    assert said in captured and captured.count("\n") == 1
+    assert message in captured and captured.count("\n") == 1
 
 
-def test_without_a_folder_the_newest_suite_is_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_suite_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with refuses("no-suite", folder="fde-suites"):
         options.newest()
@@ -246,14 +243,14 @@ def test_without_a_folder_the_newest_suite_is_meant(
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "made"),
+    ("name", "option", "generate"),
     [
         ("commands.md", "--markdown", commands_page.markdown),
         ("fde-help.svg", "--picture", commands_page.picture),
     ],
 )
-def test_the_reference_is_current(name: str, option: str, made: Callable[[], str]) -> None:
-    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == made(), (
+def test_the_reference_is_current(name: str, option: str, generate: Callable[[], str]) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate(), (
         f"docs/{name} is old: python -m validation.commands_page {option} >docs/{name}"
     )
 
@@ -268,10 +265,10 @@ def test_the_help_needs_none_of_the_heavy_libraries() -> None:
         "import sys; from controller.cli.app import main; main(['--help']);"
         "sys.exit(str(sorted({'numpy', 'polars', 'scipy', 'yaml', 'jinja2'} & set(sys.modules))))"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
     )
-    assert done.stderr.strip() == "[]"
+    assert completed.stderr.strip() == "[]"
 
 
 def commands_in_messages() -> Iterator[tuple[str, str, ast.Call]]:
@@ -286,32 +283,30 @@ def commands_in_messages() -> Iterator[tuple[str, str, ast.Call]]:
                     yield f"{path.name}:{node.lineno}", str(name), node
 
 
-def test_a_command_that_a_message_names_can_be_typed() -> None:
-    known, calls = commands_page.commands(), list(commands_in_messages())
+def test_commands_in_messages_exist_with_their_options() -> None:
+    commands, calls = commands_page.commands(), list(commands_in_messages())
     assert len(calls) > 15
-    for where, name, call in calls:
+    for place, name, call in calls:
         options = {str(keyword.arg): "x" for keyword in call.keywords}
         folder = "FOLDER" if len(call.args) > 1 else ""
-        offered = [left for left, _ in commands_page.parameters(known[name])]
+        parameters = [text for text, _ in commands_page.parameters(commands[name])]
         words = places.command_line(name, folder, **options).split()
         assert words[:2] == ["fde", name]
         for word in words[2:]:
             if word.startswith("-"):
-                assert any(word in re.split("[`, ]+", left) for left in offered), (where, word)
-        assert not folder or any("SUITE_DIR" in left for left in offered), where
+                assert any(word in re.split("[`, ]+", text) for text in parameters), (place, word)
+        assert not folder or any("SUITE_DIR" in text for text in parameters), place
 
 
 @pytest.mark.parametrize("words", ["meters --json", "--help", "summary {bundle}"])
 @pytest.mark.parametrize(("where", "status"), [("full", 1), ("no reader", 141)])
-def test_what_standard_output_does_not_take_is_no_success(
-    where: str, status: int, words: str
-) -> None:
+def test_unwritable_standard_output_fails(where: str, status: int, words: str) -> None:
     """One sentence on a full disk; none where the reader is gone."""
     reader, writer = os.pipe()
     os.close(reader)
     full = os.open("/dev/full", os.O_WRONLY)
     argv = words.format(bundle=ROOT / "data" / "examples" / "paper-synthetic.tar.gz").split()
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "controller", *argv],
         stdout=full if where == "full" else writer,
         stderr=subprocess.PIPE,
@@ -322,15 +317,15 @@ def test_what_standard_output_does_not_take_is_no_success(
     )
     os.close(writer)
     os.close(full)
-    assert done.returncode == status
-    sentences = [line for line in done.stderr.splitlines() if line.startswith("fde: ")]
+    assert completed.returncode == status
+    sentences = [line for line in completed.stderr.splitlines() if line.startswith("fde: ")]
     assert len(sentences) == (where == "full")
 
 
 @pytest.mark.parametrize("words", ["verify {bundle}", "measure --rest 0 -- true"])
-def test_too_little_address_space_is_refused_before_a_library_hangs(words: str) -> None:
+def test_too_little_address_space_is_refused(words: str) -> None:
     argv = words.format(bundle=ROOT / "data" / "examples" / "paper-synthetic.tar.gz").split()
-    done = subprocess.run(
+    completed = subprocess.run(
         ["prlimit", "--as=200000000", sys.executable, "-m", "controller", *argv],
         capture_output=True,
         text=True,
@@ -338,10 +333,14 @@ def test_too_little_address_space_is_refused_before_a_library_hangs(words: str) 
         timeout=300,
         check=False,
     )
-    assert done.returncode == 1 and "ulimit -v" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        completed.returncode == 1
+        and "ulimit -v" in completed.stderr
+        and completed.stderr.count("\n") == 1
+    )
 
 
-def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
+def test_control_characters_of_a_suite_are_never_printed(
     suites: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither with --json nor in a sentence or a warning of a library."""
@@ -358,11 +357,13 @@ def test_no_text_of_a_suite_is_obeyed_by_a_terminal(
             assert printed.isprintable(), words
     main(["compare", suites[0], str(folder), "--json"])
     (pair,) = json.loads(capsys.readouterr().out)["pairs"]
-    assert evil in [one["b"] for one in pair["differences"]]  # for a program, the text as it is
+    assert evil in [
+        difference["b"] for difference in pair["differences"]
+    ]  # for a program, the text as it is
     assert warnings.formatwarning(evil, UserWarning, "f", 1) == "fde: x\\x1b[2J\\x9b\\u202e\n"
 
 
-def test_a_folder_that_was_removed_is_the_cause(tmp_path: Path, fde: Fde) -> None:
+def test_a_removed_working_folder_is_reported(tmp_path: Path, fde: Fde) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     with contextlib.chdir(gone):
@@ -371,7 +372,7 @@ def test_a_folder_that_was_removed_is_the_cause(tmp_path: Path, fde: Fde) -> Non
     assert "folder is gone" in captured and captured.count("\n") == 1
 
 
-def test_only_inventories_are_offered(tmp_path: Path, fde: Fde) -> None:
+def test_a_wrong_inventory_lists_the_existing_ones(tmp_path: Path, fde: Fde) -> None:
     for name in ("bench", "suites"):
         (tmp_path / name).mkdir()
     assert "hardware.example" in fde("check", "-i", tmp_path / "mine", status=1).err
@@ -380,7 +381,7 @@ def test_only_inventories_are_offered(tmp_path: Path, fde: Fde) -> None:
     assert "bench" in captured and "suites" not in captured
 
 
-def test_a_host_that_is_named_twice_is_refused(tmp_path: Path, fde: Fde) -> None:
+def test_a_duplicate_host_is_refused(tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
     assert "key 'alder'" in fde("check", "-i", tmp_path, status=1).err
 
@@ -392,9 +393,7 @@ exec sleep "$NAP_S"
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_sudos_password_is_in_no_file_that_outlives_its_command(
-    killed: bool, tmp_path: Path
-) -> None:
+def test_the_file_with_sudos_password_is_removed(killed: bool, tmp_path: Path) -> None:
     """An inventory that is a program sees it as Ansible does."""
     inventory, note, runtime = tmp_path / "inventory", tmp_path / "note", tmp_path / "runtime"
     inventory.write_text(SEES_PASSWORD, encoding="utf-8")

@@ -31,6 +31,6 @@ def at(text: str) -> float:
         ("2026-12-31T22:30", "00:00", "2026-12-31T23:00"),
     ],
 )
-def test_the_next_time_that_clocks_show(moment: str, clock: str, next_moment: str) -> None:
+def test_next_time_of_day_across_clock_changes(moment: str, clock: str, next_moment: str) -> None:
     of_day = datetime.strptime(clock, "%H:%M")
     assert next_time(at(moment), of_day, BERLIN) == at(next_moment)

@@ -1,6 +1,6 @@
-"""Following a suite through what a night brings, with the target on this machine.
+"""Following a suite across failures of link, target and agent, with the target on this machine.
 
-A process that takes the suite's lock and writes its journal stands for the agent at work.
+A process that takes the suite's lock and writes its journal replaces the agent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ with lock.suite(folder):
 
 
 class Agent:
-    """Works on the suite as it is told, until it is killed."""
+    """A process that writes the journal entries that a test asks for, until it is killed."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -77,24 +77,23 @@ class Agent:
 
 
 class Watched:
-    """A night's follower in a thread, and all that it said; a program gets its messages."""
+    """A follower in a thread with the lines that it printed; a program receives its messages."""
 
     def __init__(self, suite_dir: Path, secrets_file: Path) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.messages, self.cycled = suite_dir / "messages", suite_dir / "cycled"
         note = ("sh", "-c", f"tr -d '\\n' >>{self.messages}; echo >>{self.messages}")
         receiver = Receiver(name="log", kind="program", argv=note)
         switch = PowerSwitch(argv=a_switch(self.cycled), hang_s=0.5, off_s=0.0)
-        where = replace(
-            resolved(secrets_file=str(secrets_file)), notify=Notify(receivers=(receiver,))
-        )
-        sender = Messenger(PLAN.suite_id, where)
-        board = Board(PLAN, suite_dir, self.said.append, messenger=sender)
-        client = AgentClient(where, PLAN.suite_id)
+        target = resolved(secrets_file=str(secrets_file))
+        target = replace(target, notify=Notify(receivers=(receiver,)))
+        sender = Messenger(PLAN.suite_id, target)
+        board = Board(PLAN, suite_dir, self.lines.append, messenger=sender)
+        client = AgentClient(target, PLAN.suite_id)
         recorders = Recorders([], suite_dir)
         ending = Ending(PLAN, suite_dir, client)
         hangs = HangWatch(PLAN, switch, suite_dir, board)
-        self._loop = FollowLoop(PLAN, where, client, board, recorders, ending=ending, hangs=hangs)
+        self._loop = FollowLoop(PLAN, target, client, board, recorders, ending=ending, hangs=hangs)
         self.last: Entry | None = None
         self.error: ControllerError | None = None
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -106,8 +105,8 @@ class Watched:
         except ControllerError as error:
             self.error = error
 
-    def wait_until(self, wanted: Callable[[], object]) -> None:
-        while not wanted():
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        while not condition():
             assert self._thread.is_alive(), self.error
             time.sleep(0.05)
 
@@ -116,27 +115,27 @@ class Watched:
         """Events of the messages so far."""
         return [message.event for message in strict_json.lines(Message, self.messages)]
 
-    def has_said(self, words: str) -> bool:
-        return any(words in line for line in self.said)
+    def has_line(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
 
     def end(self) -> None:
         self._thread.join()
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
+def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     monkeypatch.setattr(journal_link, "RETRY_S", 0.1)
     defaults = {**(journal_link.follow.__kwdefaults__ or {}), "tick_s": 0.1}
     monkeypatch.setattr(journal_link.follow, "__kwdefaults__", defaults)
     monkeypatch.setattr(journal_link, "PATIENCE_S", 0.0)
-    standin = Standin(tmp_path / "there", monkeypatch)
-    suite_folder(standin.suites / PLAN.suite_id, plan())
-    return standin
+    target = Standin(tmp_path / "there", monkeypatch)
+    suite_folder(target.suites / PLAN.suite_id, plan())
+    return target
 
 
 @pytest.fixture
-def suite(there: Standin) -> Path:
-    return there.suites / PLAN.suite_id
+def suite(standin: Standin) -> Path:
+    return standin.suites / PLAN.suite_id
 
 
 @pytest.fixture
@@ -159,118 +158,118 @@ def watched(tmp_path: Path, agent: Agent, secrets_file: Path) -> Watched:
     agent.tell("suite-started")
     watcher = Watched(tmp_path, secrets_file)
     watcher.wait_until(
-        lambda: watcher.has_said("the agent starts") or watcher.has_said("suite-started")
+        lambda: watcher.has_line("the agent starts") or watcher.has_line("suite-started")
     )
     return watcher
 
 
-def test_the_link_drops_and_the_target_is_away_for_a_while(
-    there: Standin, agent: Agent, watched: Watched
+def test_a_dropped_link_is_reported_once_and_resumes(
+    standin: Standin, agent: Agent, watched: Watched
 ) -> None:
-    there.unplug()
-    there.drop("agent follow")
-    watched.wait_until(lambda: watched.has_said("no word from the target since"))
+    standin.unplug()
+    standin.drop("agent follow")
+    watched.wait_until(lambda: watched.has_line("no word from the target since"))
     agent.tell("switching")  # it continues by itself
-    there.unplug(away=False)
-    watched.wait_until(lambda: watched.has_said("the target answers again"))
+    standin.unplug(away=False)
+    watched.wait_until(lambda: watched.has_line("the target answers again"))
     agent.tell("suite-finished")
     watched.end()
     assert watched.last is not None
     assert [watched.last.seq, watched.last.state] == [2, "suite-finished"]
     for words in ("no word from the target since", "the target answers again, after "):
-        assert sum(words in line for line in watched.said) == 1
-    text = "".join(watched.said)  # the link's last reason, or the next try's
+        assert sum(words in line for line in watched.lines) == 1
+    text = "".join(watched.lines)  # the link's last reason, or the next try's
     assert "the connection was lost" in text or "No route to host" in text
 
 
-def test_a_target_that_stays_silent_is_reported_and_switched_off_and_on(
-    there: Standin, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
+def test_a_silent_target_is_reported_and_power_cycled_once(
+    standin: Standin, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status, "ALARM_S", 0.1)
     agent.tell("suite-started")
-    watched.wait_until(lambda: watched.has_said("the agent starts"))
-    there.unplug()
-    there.drop("follow")
+    watched.wait_until(lambda: watched.has_line("the agent starts"))
+    standin.unplug()
+    standin.drop("follow")
     watched.wait_until(lambda: {"target-lost", "power-cycled"} <= set(watched.events))
     watched.wait_until(lambda: asked(watched.cycled) == ["off", "status", "on", "status"])
-    there.unplug(away=False)
+    standin.unplug(away=False)
     agent.tell("suite-finished")
     watched.end()
     assert watched.events.count("power-cycled") == 1
 
 
-def test_secrets_that_are_waited_for_are_placed_again(
-    there: Standin,
+def test_a_wait_for_secrets_places_them_and_logs_none(
+    standin: Standin,
     agent: Agent,
     watched: Watched,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
-    place = there.folder / "run" / "secrets.json"
+    place = standin.folder / "run" / "secrets.json"
     monkeypatch.setattr(
         "controller.targets.secrets.PUT", f"mkdir -p {place.parent}; cat >{place}; echo changed"
     )
     agent.tell("waiting", "load|something else runs")
     agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")
     watched.wait_until(place.exists)
-    watched.wait_until(lambda: watched.has_said("asked for the secrets, and has them again"))
+    watched.wait_until(lambda: watched.has_line("asked for the secrets, and has them again"))
     agent.tell("suite-finished")
     watched.end()
     assert json.loads(place.read_text()) == {"luks_passphrase": "p", "opal_admin_pin": "q"}
     assert "has them again" in caplog.text
-    assert '"p"' not in there.asked + "".join(watched.said) + caplog.text
+    assert '"p"' not in standin.asked + "".join(watched.lines) + caplog.text
 
 
-def test_secrets_that_cannot_be_placed_are_told_once(
+def test_unreadable_secrets_are_reported_once_and_retried(
     secrets_file: Path, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secrets_delivery, "RETRY_S", 0.0)
     refused: list[ControllerError] = []
 
-    def place(where: TargetDocument) -> bool:
+    def place(target: TargetDocument) -> bool:
         try:
-            return placed(where)
+            return original(target)
         except ControllerError as error:
             refused.append(error)
             raise
 
-    placed = secrets_file_module.place
+    original = secrets_file_module.place
     monkeypatch.setattr(secrets_file_module, "place", place)
     secrets_file.chmod(0o644)
     agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")
-    watched.wait_until(lambda: watched.has_said("could not be placed"))
+    watched.wait_until(lambda: watched.has_line("could not be placed"))
     watched.wait_until(lambda: len(refused) > 3)
     agent.tell("suite-finished")
     watched.end()
-    assert sum("could not be placed" in line for line in watched.said) == 1
+    assert sum("could not be placed" in line for line in watched.lines) == 1
 
 
-def test_a_killed_agent_is_waited_for_while_systemd_starts_it(
-    there: Standin,
+def test_a_killed_agent_is_not_started_while_systemd_starts_it(
+    standin: Standin,
     suite: Path,
     agent: Agent,
     watched: Watched,
 ) -> None:
-    there.unit("activating", system="degraded")
+    standin.unit("activating", system="degraded")
     agent.kill()
-    watched.wait_until(lambda: "systemctl show" in there.asked)
-    again = Agent(suite)
-    again.tell("suite-finished")
+    watched.wait_until(lambda: "systemctl show" in standin.asked)
+    second_agent = Agent(suite)
+    second_agent.tell("suite-finished")
     watched.end()
-    again.kill()
+    second_agent.kill()
     assert watched.last is not None
     assert watched.last.state == "suite-finished"
-    assert not there.started
+    assert not standin.started
 
 
-def test_an_agent_that_nobody_starts_is_started_and_a_failed_one_ends_it(
-    there: Standin, agent: Agent, watched: Watched
+def test_an_inactive_agent_is_started_and_a_failed_one_raises(
+    standin: Standin, agent: Agent, watched: Watched
 ) -> None:
-    there.unit("inactive")
+    standin.unit("inactive")
     agent.kill()
-    watched.wait_until(lambda: there.started)
-    there.unit("failed")
+    watched.wait_until(lambda: standin.started)
+    standin.unit("failed")
     watched.end()
     assert "ended without closing its journal" in str(watched.error)
     assert "fde resume" in str(watched.error)

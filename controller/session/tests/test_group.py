@@ -1,4 +1,4 @@
-"""Several hosts at once: what is refused, a plan for each, sessions that do not stop each other."""
+"""Groups of hosts: refusals, a plan for each host, independent sessions."""
 
 from __future__ import annotations
 
@@ -49,49 +49,49 @@ def require_apart(targets: list[dict[str, Any]]) -> None:
     group.require_apart([schema.read(TargetDocument, target) for target in targets])
 
 
-def test_a_machine_named_twice_is_refused() -> None:
-    one, other = host("alder"), host("birch")
-    require_apart([one, other])
+def test_two_hosts_with_one_address_are_refused() -> None:
+    alder, birch = host("alder"), host("birch")
+    require_apart([alder, birch])
     with refuses("same-machine", host="alder", other="birch"):
-        require_apart([one, {**other, "ssh": one["ssh"]}])
+        require_apart([alder, {**birch, "ssh": alder["ssh"]}])
 
 
-def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
-    one, other = host("alder"), host("birch")
-    shared = {**other, "meters": [{**METER, "name": "mains", "port": "/dev/null/alder"}]}
+def test_two_hosts_with_one_meter_port_are_refused(tmp_path: Path) -> None:
+    alder, birch = host("alder"), host("birch")
+    shared = {**birch, "meters": [{**METER, "name": "mains", "port": "/dev/null/alder"}]}
     with refuses("same-port", meter="meter0", other_meter="mains"):
-        require_apart([one, shared])
+        require_apart([alder, shared])
     device, link = tmp_path / "tty", tmp_path / "by-id"
     device.touch()
     link.symlink_to(device)
     ports = [{**METER, "port": str(path)} for path in (device, link)]
     with refuses("same-port"):
-        require_apart([{**one, "meters": ports[:1]}, {**other, "meters": ports[1:]}])
+        require_apart([{**alder, "meters": ports[:1]}, {**birch, "meters": ports[1:]}])
     with refuses("same-port", port="usb"):
         usb = [{**METER, "port": "usb"}]
-        require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
+        require_apart([{**alder, "meters": usb}, {**birch, "meters": usb}])
 
 
-def test_two_hosts_share_a_strip_and_never_an_outlet() -> None:
-    one, other = host("alder"), host("birch")
+def test_two_hosts_may_share_a_power_strip_but_no_outlet() -> None:
+    alder, birch = host("alder"), host("birch")
     unit = {"name": "strip", "kind": "http", "port": "http://strip", "origin": "measured"}
-    mine, its = ({**unit, "channels": {outlet: "system"}} for outlet in "12")
-    require_apart([{**one, "meters": [mine]}, {**other, "meters": [its]}])
+    first, second = ({**unit, "channels": {outlet: "system"}} for outlet in "12")
+    require_apart([{**alder, "meters": [first]}, {**birch, "meters": [second]}])
     with refuses("same-port", port="http://strip"):
-        require_apart([{**one, "meters": [mine]}, {**other, "meters": [mine]}])
+        require_apart([{**alder, "meters": [first]}, {**birch, "meters": [first]}])
 
 
-def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
-    one, other = host("alder"), host("birch")
-    group.require_alike([planned(one), planned(other)])
-    fewer = {**other, "configurations": other["configurations"][:2]}
+def test_hosts_with_different_plans_are_refused() -> None:
+    alder, birch = host("alder"), host("birch")
+    group.require_alike([planned(alder), planned(birch)])
+    fewer = {**birch, "configurations": birch["configurations"][:2]}
     with refuses("not-on-all-hosts", host="alder", kind="configurations", elsewhere="birch"):
-        group.require_alike([planned(one), planned(fewer)])
+        group.require_alike([planned(alder), planned(fewer)])
     with refuses(
         "not-on-all-hosts", elsewhere="birch", missing="dmcrypt-aes128", shared="plain opal"
     ):
-        group.require_alike([planned(fewer), planned(one)])
-    unlike = copy.deepcopy(other)
+        group.require_alike([planned(fewer), planned(alder)])
+    unlike = copy.deepcopy(birch)
     unlike["configurations"][2]["key_bits"] = 256
     with refuses(
         "not-alike",
@@ -100,11 +100,11 @@ def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
         elsewhere="birch",
         unlike="label, key_bits",
     ):
-        group.require_alike([planned(one), planned(unlike)])
+        group.require_alike([planned(alder), planned(unlike)])
     with refuses("extents-differ"):
-        group.require_alike([planned(one), planned({**other, "extent_bytes": 2**29})])
+        group.require_alike([planned(alder), planned({**birch, "extent_bytes": 2**29})])
     with refuses("hosts-differ", what="what their figures are (fde_origin)"):
-        group.require_alike([planned(one), planned({**other, "origin": "measured"})])
+        group.require_alike([planned(alder), planned({**birch, "origin": "measured"})])
 
 
 class Planner:
@@ -133,7 +133,7 @@ class Planner:
         return group.plan(self.options, self.freeze)
 
 
-def test_a_group_has_a_plan_for_each_host_and_all_agree(tmp_path: Path) -> None:
+def test_a_group_has_one_plan_per_host_with_the_same_runs(tmp_path: Path) -> None:
     folder = Planner(tmp_path, [host("alder"), host("birch")]).plan()
     document = json.loads((folder / "group.json").read_text(encoding="utf-8"))
     assert document["format"] == "fde-group/1"
@@ -141,17 +141,17 @@ def test_a_group_has_a_plan_for_each_host_and_all_agree(tmp_path: Path) -> None:
     assert document["hosts"] == ["alder", "birch"]
     suites = members(folder)
     assert [path.name for path in suites] == document["suites"]
-    found = [json.loads((path / "plan.json").read_text(encoding="utf-8")) for path in suites]
-    for path, plan, name in zip(suites, found, ("alder", "birch"), strict=True):
+    documents = [json.loads((path / "plan.json").read_text(encoding="utf-8")) for path in suites]
+    for path, plan, name in zip(suites, documents, ("alder", "birch"), strict=True):
         plans.load(path / "plan.json")
         assert plan["group"] == folder.name
         assert path.name == f"smoke-{name}-{folder.name.removeprefix('smoke-')}"
-    assert found[0]["seed"] == found[1]["seed"]
-    assert found[0]["runs"] == found[1]["runs"]
-    assert found[0]["sha256"] != found[1]["sha256"]
+    assert documents[0]["seed"] == documents[1]["seed"]
+    assert documents[0]["runs"] == documents[1]["runs"]
+    assert documents[0]["sha256"] != documents[1]["sha256"]
 
 
-def test_the_slowest_host_says_how_many_blocks_there_are(
+def test_the_slowest_host_determines_the_number_of_blocks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planner = Planner(tmp_path, [host("alder"), host("birch")], hours=9.0)
@@ -164,7 +164,7 @@ def test_the_slowest_host_says_how_many_blocks_there_are(
     assert "birch is the slowest: 2 blocks on every host" in capsys.readouterr().out
 
 
-def test_nothing_is_written_where_the_hosts_do_not_agree(tmp_path: Path) -> None:
+def test_hosts_that_differ_write_no_folder(tmp_path: Path) -> None:
     other = host("birch")
     other["configurations"] = other["configurations"][:2]
     with refuses("not-on-all-hosts", elsewhere="birch"):
@@ -174,7 +174,7 @@ def test_nothing_is_written_where_the_hosts_do_not_agree(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-# Stands in for a session: it says what it is told to in its folder, and then ends as it is told to.
+# Replaces a session: it prints lines and ends by the file `code` in its folder.
 SESSION = """
 import pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -228,7 +228,7 @@ def test_a_host_that_fails_does_not_stop_the_others(
     assert (suites["birch"] / MANIFEST).exists()
 
 
-def test_only_what_is_not_sealed_is_gone_on_with(
+def test_resuming_a_group_skips_its_sealed_suites(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options, suites = prepared(tmp_path, monkeypatch, alder="1", birch="0")
@@ -236,15 +236,15 @@ def test_only_what_is_not_sealed_is_gone_on_with(
     (suites["alder"] / "code").write_text("0", encoding="utf-8")
     capsys.readouterr()
     assert group.run(options) is True
-    said = capsys.readouterr().out
-    assert "birch" not in said.replace("all hosts", "")
-    assert "no room" not in said  # of the session before
-    assert f"fde report {options.suite_dir}" in said
+    output = capsys.readouterr().out
+    assert "birch" not in output.replace("all hosts", "")
+    assert "no room" not in output  # of the session before
+    assert f"fde report {options.suite_dir}" in output
     with refuses("group-sealed"):
         group.run(options)
 
 
-def test_an_interruption_reaches_every_session_and_is_waited_for(
+def test_ctrl_c_ends_every_session_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options, suites = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
@@ -259,14 +259,14 @@ def test_an_interruption_reaches_every_session_and_is_waited_for(
     assert output.count("failed: interrupted, what was measured is kept.") == 2
 
 
-def test_an_interruption_while_they_are_started_leaves_none_behind(
+def test_ctrl_c_while_sessions_start_leaves_none_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options, _ = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
     start, started = group._start, []
 
-    def interrupted(*named: Any) -> group.HostSession:
-        started.append(start(*named))
+    def interrupted(*arguments: Any) -> group.HostSession:
+        started.append(start(*arguments))
         os.kill(os.getpid(), signal.SIGINT)
         return started[-1]
 
@@ -276,10 +276,10 @@ def test_an_interruption_while_they_are_started_leaves_none_behind(
     assert [session.process.returncode is None for session in started] == [False, False]
 
 
-def test_a_target_that_is_away_is_told_in_its_own_words(
+def test_real_sessions_of_absent_targets_fail_without_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the real sessions: nothing listens at either address."""
+    """Nothing listens at either address."""
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     hosts = [host("alder", meters=[]), host("birch", meters=[])]
     for port, target in enumerate(hosts, start=1):
@@ -293,42 +293,39 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
     assert "Traceback" not in output
 
 
-def test_the_inventory_says_how_many_hosts_there_are(
+def test_several_hosts_in_the_inventory_are_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Ansible: one host is as ever, several are a group, a suite's own host is found.
-
-    An inventory that is asked again is not resolved again.
-    """
+    """With Ansible, whose answers are cached here; a suite's folder selects its own host."""
     monkeypatch.setattr(playbook, "resolve", functools.cache(playbook.resolve))
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     example = ROOT / "ansible" / "inventory" / "hardware.example"
 
-    def asked(hosts: list[str], **more: Any) -> Options:
+    def options_for(hosts: list[str], **options: Any) -> Options:
         folder = tmp_path / "-".join(hosts)
         if not folder.exists():
             folder.mkdir()
             (folder / "group_vars").symlink_to(example / "group_vars")
         lines = "".join(f"    {name}: {{ansible_host: {name}.example.org}}\n" for name in hosts)
         (folder / "hosts.yml").write_text(f"targets:\n  hosts:\n{lines}", encoding="utf-8")
-        return Options(inventory=folder, **more)
+        return Options(inventory=folder, **options)
 
-    one = asked(["alder"])
-    assert group.several(one) is False
-    assert [target.host for target in one.targets] == ["alder"]
-    two = asked(["alder", "birch"])
-    assert group.several(two) is True
+    single = options_for(["alder"])
+    assert group.several(single) is False
+    assert [target.host for target in single.targets] == ["alder"]
+    pair = options_for(["alder", "birch"])
+    assert group.several(pair) is True
     with refuses("same-port"):  # one meter for both
-        group.require_apart(two.targets)
+        group.require_apart(pair.targets)
     suite = tmp_path / "suite"
     suite.mkdir()
     (suite / "plan.json").write_text('{"host": "birch"}', encoding="utf-8")
-    resumed = asked(["alder", "birch"], suite_dir=suite)
+    resumed = options_for(["alder", "birch"], suite_dir=suite)
     assert group.several(resumed) is False
     assert [target.host for target in resumed.targets] == ["birch"]
     (suite / "plan.json").write_text('{"host": "cedar"}', encoding="utf-8")
     with refuses("host-not-in-inventory", host="cedar"):
-        group.several(asked(["alder", "birch"], suite_dir=suite))
+        group.several(options_for(["alder", "birch"], suite_dir=suite))
 
 
 HOSTS = """
@@ -343,16 +340,16 @@ with closing(Hosts(["alder", "birch"])) as view:
     for text in sys.argv[1:]:
         view.status("alder", strict_json.parse(SuiteStatus, text))
         view.draw()
-    print("said")
+    print("meanwhile")
     view.draw()
 """
 
 
-def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
+def test_a_terminal_shows_one_row_per_host_redrawn_in_place() -> None:
     statuses = document(), document(answer=examples.ANSWER)
     shown = terminal.run(HOSTS, *(json.dumps(asdict(status)) for status in statuses))
     heading, *hosts, end = (line.rstrip() for line in shown)
-    assert heading == "said" and end == ""
+    assert heading == "meanwhile" and end == ""
     assert hosts[0].startswith("alder  block 1 of 3")
     so_far = "       so far Opal +0.6 %, AES-128 +41.0 % after block 2 (modelled)"
     assert hosts[1:] == [so_far, "birch  starting"]

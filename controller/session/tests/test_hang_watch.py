@@ -1,4 +1,4 @@
-"""When a target is switched off and on: once a hang, as often as allowed, and on record."""
+"""Power cycles of a hanging target: once per hang, limited, and recorded."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def scene_away(tmp_path: Path) -> Scene:
     return Scene(tmp_path, AWAY)
 
 
-def test_a_silent_target_is_cycled_once_a_hang(scene: Scene) -> None:
+def test_a_silent_target_is_power_cycled_once_per_hang(scene: Scene) -> None:
     for lost_s in (0.0, 30.0, 59.0):
         scene.hangs.observe(lost_s)
     scene.require()
@@ -85,14 +85,14 @@ def test_a_silent_target_is_cycled_once_a_hang(scene: Scene) -> None:
     scene.require("lost", "lost")
 
 
-def test_a_run_beyond_all_limits_is_a_hang_and_a_long_run_is_none(scene: Scene) -> None:
+def test_a_run_beyond_its_limits_is_a_hang(scene: Scene) -> None:
     scene.hangs.observe(0.0, 100.0 + STEP_S + 59.0)
     scene.require()
     scene.hangs.observe(0.0, 100.0 + STEP_S + 61.0)
     scene.require("stuck")
 
 
-def test_no_more_often_than_allowed_also_by_another_session(tmp_path: Path) -> None:
+def test_power_cycles_are_limited_across_sessions(tmp_path: Path) -> None:
     for _ in range(3):
         scene = Scene(tmp_path, most=2)
         scene.hangs.observe(61.0)
@@ -100,16 +100,16 @@ def test_no_more_often_than_allowed_also_by_another_session(tmp_path: Path) -> N
     scene.require("lost", "lost")
 
 
-def test_without_a_switch_nothing_is_done(scene: Scene) -> None:
+def test_a_hang_without_a_switch_does_nothing(scene: Scene) -> None:
     HangWatch(PLAN, None, scene.folder, scene.board).observe(1e6)
     scene.require()
 
 
-# Away until the file `there` exists; being away, it neither switches nor answers.
+# Absent until the file `there` exists; meanwhile it neither switches nor answers.
 AWAY = '[ "$1" = off ] || [ -e "$log.there" ] || exit 7; ' + OBEYS
 
 
-def test_a_target_that_is_off_is_a_state_until_it_is_read_back_on(scene_away: Scene) -> None:
+def test_target_off_lasts_until_the_switch_reads_on(scene_away: Scene) -> None:
     scene = scene_away
     scene.hangs.observe(61.0)
     wait_until(lambda: asked(scene.log).count("on") > 12)  # longer than anybody gave up after
@@ -127,7 +127,7 @@ def test_a_target_that_is_off_is_a_state_until_it_is_read_back_on(scene_away: Sc
 
 
 @pytest.mark.parametrize("begin", ["session", "new-suite", "check"])
-def test_whatever_comes_next_gives_back_the_power_that_a_session_left_off(
+def test_the_next_command_restores_power_that_a_session_left_off(
     begin: str, scene_away: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = scene_away
@@ -155,8 +155,8 @@ def test_whatever_comes_next_gives_back_the_power_that_a_session_left_off(
 
     monkeypatch.setattr(fitness, "is_reached", reached)
     monkeypatch.setattr(fitness, "judge", lambda *_: [])
-    seen = SimpleNamespace(answer=None, target=target)
-    monkeypatch.setattr(fitness, "examine", lambda *_, **__: seen)
+    examination = SimpleNamespace(answer=None, target=target)
+    monkeypatch.setattr(fitness, "examine", lambda *_, **__: examination)
     monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([target], {}))
     if begin == "check":  # which tries once
         require_ready()
@@ -169,7 +169,7 @@ def test_whatever_comes_next_gives_back_the_power_that_a_session_left_off(
     assert len(asked(scene.log)) == count
 
 
-def test_what_was_left_off_is_not_forgotten_without_a_switch() -> None:
+def test_a_target_left_off_is_refused_until_it_answers() -> None:
     mark = off_mark(TARGET.host)
     mark.parent.mkdir(parents=True)
     mark.touch()
@@ -181,7 +181,7 @@ def test_what_was_left_off_is_not_forgotten_without_a_switch() -> None:
     assert not mark.exists()
 
 
-def test_a_new_suite_is_not_asked_before_its_target_has_power(
+def test_a_target_left_off_is_refused_before_it_is_asked(
     scene_away: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan that needs consent asks the agent before anything else."""
@@ -198,7 +198,7 @@ def test_a_new_suite_is_not_asked_before_its_target_has_power(
     assert mark.exists()
 
 
-def test_a_switch_that_obeys_no_off_is_reported_and_left_on(tmp_path: Path) -> None:
+def test_a_switch_that_stays_on_is_reported(tmp_path: Path) -> None:
     scene = Scene(tmp_path, deed='echo on >"$log.state"')
     scene.hangs.observe(61.0)
     wait_until(lambda: asked(scene.log)[-2:] == ["on", "status"])

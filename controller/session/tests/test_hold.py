@@ -43,7 +43,7 @@ class Target:
         return leases.reason(self.path) or ""
 
 
-def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
+def test_the_agent_is_held_while_there_is_a_reason(tmp_path: Path) -> None:
     target, reasons, messages = Target(tmp_path / "hold.json"), [""], list[str]()
     with hold.Hold(target, lambda: reasons[0], messages.append):
         assert target.reason() == ""
@@ -60,7 +60,7 @@ def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
     assert messages[2] == "fixed: runs start again"
 
 
-def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
+def test_an_absent_target_is_held_once_it_answers(tmp_path: Path) -> None:
     target, messages = Target(tmp_path / "hold.json"), list[str]()
     target.away.set()
     with hold.Hold(target, lambda: "the meter is silent", messages.append):
@@ -72,7 +72,7 @@ def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
     assert len(messages) == 1
 
 
-def test_too_little_room_is_a_reason_and_no_start(
+def test_a_full_disk_is_a_reason_to_hold_and_not_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert suite_folder.lack_of_room(tmp_path) == ""

@@ -35,10 +35,10 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("answers")
-def test_no_command_keeps_an_answer_without_end(tmp_path: Path) -> None:
+def test_an_endless_answer_of_a_command_is_refused(tmp_path: Path) -> None:
     target = resolved()
-    done = connection.run(target, ["true"])
-    assert connection.describe_failure(target, done).code == "answer-too-long"
+    completed = connection.run(target, ["true"])
+    assert connection.describe_failure(target, completed).code == "answer-too-long"
     client = AgentClient(target, "suite")
     for ask in (client.identity, client.journal, client.plan_sha256):
         with refuses("answer-too-long"):
@@ -60,7 +60,7 @@ def test_no_command_keeps_an_answer_without_end(tmp_path: Path) -> None:
         f"printf '%s\\n' '{LONG}'; sleep 100",
     ],
 )
-def test_no_journal_is_followed_without_end(script: str) -> None:
+def test_an_endless_journal_is_refused(script: str) -> None:
     events = LinkEvents(lambda _: None, lambda: None, lambda _: None)
     limits = {"most_bytes": 1 << 20, "most_record_bytes": 1 << 20}
     entries = follow(lambda _: ["sh", "-c", script], events, stop=threading.Event(), **limits)
@@ -70,7 +70,7 @@ def test_no_journal_is_followed_without_end(script: str) -> None:
 
 
 @pytest.mark.usefixtures("answers")
-def test_an_archive_is_as_large_as_its_plan_allows(
+def test_an_endless_archive_is_refused_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = suite_folder(tmp_path / "suite", plan())
@@ -79,21 +79,21 @@ def test_an_archive_is_as_large_as_its_plan_allows(
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
 
 
-def test_the_bound_is_the_plans_and_the_disks(tmp_path: Path) -> None:
+def test_the_largest_archive_depends_on_plan_and_disk(tmp_path: Path) -> None:
     small, large = (plans.parse(plan(blocks=blocks)) for blocks in (1, 30))
     assert small.most_journal_bytes < small.most_result_bytes < large.most_result_bytes
     free_bytes = shutil.disk_usage(tmp_path).free
     assert fetch.most_archive_bytes(large, tmp_path) <= max(16 << 20, free_bytes // 2)
 
 
-def test_what_unpacks_to_anything_is_not_taken(tmp_path: Path) -> None:
+def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
     suite_folder(tmp_path, plan())
     (tmp_path / "archive").write_bytes(gzip.compress(bytes(1 << 20)))
     with refuses("results-damaged", error="it is compressed"):
         fetch.unpack(tmp_path / "archive", tmp_path)
 
 
-def test_a_play_fetches_no_file_without_end(tmp_path: Path) -> None:
+def test_a_play_that_fetches_an_endless_file_fails(tmp_path: Path) -> None:
     """By Ansible itself, whose files come by sftp and which has no limit of its own."""
     task = {"ansible.builtin.command": f"dd if=/dev/zero of={tmp_path}/fetched bs=1M count=64"}
     play = [{"hosts": "all", "connection": "local", "gather_facts": False, "tasks": [task]}]

@@ -36,7 +36,7 @@ def sudo(folder: Path, text: str, patch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("by_sudo", [False, True])
-def test_a_command_has_nothing_of_this_process(
+def test_a_local_command_gets_roots_environment_only(
     by_sudo: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkout's own packages and Python would else run in place of the agent's."""
@@ -48,8 +48,8 @@ def test_a_command_has_nothing_of_this_process(
     show = (
         "import json, os, sys; print(json.dumps([os.getcwd(), sorted(os.environ), sys.argv[1:]]))"
     )
-    done = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], b"")
-    folder, names, arguments = json.loads(done.stdout)
+    completed = connection.run(HERE, ["python3", "-c", show, "a word", "$HOME"], b"")
+    folder, names, arguments = json.loads(completed.stdout)
     assert (folder, arguments) == ("/", ["a word", "$HOME"])
     assert {"PATH", "HOME", "LANG"} <= set(names) and "PYTHONPATH" not in names
     assert connection.run(HERE, ["cat"], b"secrets").stdout == b"secrets"
@@ -61,15 +61,15 @@ def login_shell(folder: Path) -> None:
     program(folder / "ssh", 'for line; do :; done\nexec sh -c "$line"')
 
 
-def test_over_ssh_an_ordinary_user_gets_roots_environment_by_sudo(
+def test_sudo_over_ssh_gives_roots_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sudo(tmp_path, SUDO, monkeypatch)
     login_shell(tmp_path)
     target = resolved(ssh={"host": "bench", "user": "alice", "become": True})
     monkeypatch.setenv("PYTHONPATH", "/dev/null/none")
-    done = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], b"secrets ")
-    assert done.stdout == b"secrets /root \n"
+    completed = connection.run(target, ["sh", "-c", 'cat; echo "$HOME $PYTHONPATH"'], b"secrets ")
+    assert completed.stdout == b"secrets /root \n"
     sudo(tmp_path, ASKS, monkeypatch)
     problem = connection.describe_failure(target, connection.run(target, ["true"]))
     assert (problem.code, problem.facts["user"]) == ("sudo-password", "alice")
@@ -84,7 +84,7 @@ exit 1
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_the_password_comes_first_on_the_input_and_is_no_argument(
+def test_sudos_password_is_sent_on_stdin_and_never_as_argument(
     local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sudo(tmp_path, WANTS_PASSWORD, monkeypatch)
@@ -95,8 +95,8 @@ def test_the_password_comes_first_on_the_input_and_is_no_argument(
     monkeypatch.setenv(PASSWORD_FILE, str(password))
     target = HERE if local else resolved(ssh={"host": "bench", "user": "alice", "become": True})
     for data in (b"", b"no line", bytes(range(256)) * 999):
-        done = connection.run(target, ["cat"], data)
-        assert (done.returncode, done.stdout) == (0, data), done.stderr
+        completed = connection.run(target, ["cat"], data)
+        assert (completed.returncode, completed.stdout) == (0, data), completed.stderr
     assert "a \\ b" not in " ".join(connection.command(target, ["cat"]))
     password.write_text("wrong\n", encoding="utf-8")
     failed = connection.describe_failure(target, connection.run(target, ["cat"]))
@@ -106,7 +106,7 @@ def test_the_password_comes_first_on_the_input_and_is_no_argument(
         connection.run(target, ["cat"])
 
 
-def test_what_sudo_refuses_has_a_code_and_a_remedy(
+def test_a_refusal_of_sudo_has_a_code_and_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sudo(tmp_path, ASKS, monkeypatch)
@@ -119,7 +119,7 @@ def test_what_sudo_refuses_has_a_code_and_a_remedy(
     assert (problem.code, dict(problem.facts)) == ("command-failed", facts)
 
 
-def test_a_target_without_the_agent_is_told_from_one_whose_agent_refuses(
+def test_a_missing_agent_and_its_refusal_have_different_codes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -130,7 +130,7 @@ def test_a_target_without_the_agent_is_told_from_one_whose_agent_refuses(
     assert connection.describe_failure(HERE, refusal) == Problem("agent", {}, "The lock is held.")
 
 
-def test_a_command_that_is_killed_ends_with_its_input(
+def test_a_killed_local_command_ends_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sudo itself cannot be killed by its caller: it is the shell before it that is."""
@@ -146,7 +146,9 @@ def test_a_command_that_is_killed_ends_with_its_input(
     wait_until(lambda: has_ended(int(pid.read_text())))
 
 
-def test_the_agent_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_agent_is_asked_without_ssh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))  # no ssh, no sudo
     monkeypatch.setattr(
@@ -155,7 +157,7 @@ def test_the_agent_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.Monk
     assert AgentClient(HERE, "suite").reached()
 
 
-def test_what_the_controller_took_on_the_target_is_told() -> None:
+def test_the_controllers_cpu_time_on_the_target_is_in_the_table() -> None:
     seconds: dict[str, float] = {}
     with session_times.cpu_timed(seconds):
         subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)

@@ -1,4 +1,4 @@
-"""Messages by real receivers on loopback: good ones, and dead, slow, lying and full ones."""
+"""Messages to real receivers on loopback: good, dead, slow, lying and full ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Web(ThreadingHTTPServer):
                 owner.posts.append((self.headers, body))
                 owner.gate.wait(60)
                 self.send_response(status)
-                self.send_header("Location", owner.elsewhere or f"{owner.url}elsewhere")
+                self.send_header("Location", owner.elsewhere)
                 self.send_header("Content-Length", "2")
                 self.end_headers()
                 self.wfile.write(b"{}")
@@ -94,32 +94,28 @@ def secret(folder: Path, text: str, mode: int = 0o600) -> str:
     return str(path)
 
 
-def hook(folder: Path, url: str, **more: Any) -> Receiver:
-    return Receiver(name="hook", kind="webhook", url_file=secret(folder, url), **more)
+def hook(folder: Path, url: str, **options: Any) -> Receiver:
+    return Receiver(name="hook", kind="webhook", url_file=secret(folder, url), **options)
 
 
 def notifying(*receivers: Receiver) -> TargetDocument:
     return replace(resolved(), notify=Notify(receivers=receivers))
 
 
-def test_a_program_gets_the_message_as_json(tmp_path: Path) -> None:
+def test_a_program_receives_the_message_as_json(tmp_path: Path) -> None:
     out = tmp_path / "out"
     program = Receiver(name="p", kind="program", argv=("sh", "-c", f"cat >{out}"))
     assert delivery.deliver(program, MESSAGE) == ""
     assert strict_json.parse(Message, out.read_bytes()) == MESSAGE
 
 
-def test_a_webhook_gets_it_signed_and_is_not_followed_elsewhere(tmp_path: Path, web: Web) -> None:
+def test_a_webhook_is_signed(tmp_path: Path, web: Web) -> None:
     receiver = hook(tmp_path, web.url, key_file=secret(tmp_path, "the key of a webhook"))
     assert delivery.deliver(receiver, MESSAGE) == ""
     ((headers, body),) = web.posts
     digest = hmac.new(b"the key of a webhook", body, hashlib.sha256).hexdigest()
     assert headers["X-Hub-Signature-256"] == f"sha256={digest}"
     assert strict_json.parse(Message, body) == MESSAGE
-    other = Web(302)
-    with served(other):
-        assert delivery.deliver(hook(tmp_path, other.url), MESSAGE) == "it answered 302"
-    assert len(other.posts) == 1
 
 
 ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -129,7 +125,7 @@ FILLED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r
 
 
 @pytest.mark.parametrize("first", [ENDLESS, FILLED + BOMB, b"220 a\r\n" + b"250-x\r\n" * 10])
-def test_a_receiver_that_answers_without_end_takes_no_memory(first: bytes, tmp_path: Path) -> None:
+def test_an_endless_answer_of_a_receiver_is_bounded(first: bytes, tmp_path: Path) -> None:
     """Of any service: what its library keeps of the answer is bounded with its process."""
     sent: list[int] = []
 
@@ -145,16 +141,16 @@ def test_a_receiver_that_answers_without_end_takes_no_memory(first: bytes, tmp_p
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Endless)
     server.daemon_threads = True
     with served(server):
-        where = f"127.0.0.1:{server.server_address[1]}"
-        mail = f"mailto://{where}?mode=insecure&from=a@example.org&to=b@example.org"
-        url = mail if first.startswith(b"220") else f"json://{where}/x"
+        address = f"127.0.0.1:{server.server_address[1]}"
+        mail = f"mailto://{address}?mode=insecure&from=a@example.org&to=b@example.org"
+        url = mail if first.startswith(b"220") else f"json://{address}/x"
         receiver = Receiver(name="x", kind="apprise", url_file=secret(tmp_path, url))
         assert delivery.deliver(receiver, MESSAGE)
     assert len(sent) < delivery.MOST_MEMORY_BYTES >> 20
 
 
 @pytest.mark.parametrize("kind", ["webhook", "apprise"])
-def test_a_receiver_gets_nothing_of_another_host(
+def test_netrc_logins_and_redirects_reach_no_other_host(
     kind: Any, tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the login that ~/.netrc has for its host, nor what it asks to be sent elsewhere."""
@@ -173,7 +169,7 @@ def test_a_receiver_gets_nothing_of_another_host(
         assert all("Authorization" not in headers for headers, _ in other.posts)
 
 
-def test_ntfy_is_apprises(tmp_path: Path, web: Web) -> None:
+def test_ntfy_receives_the_message_by_apprise(tmp_path: Path, web: Web) -> None:
     url = web.url.replace("http://", "ntfy://") + "topic"
     receiver = Receiver(name="phone", kind="apprise", url_file=secret(tmp_path, url))
     answered = replace(MESSAGE, status=document(answer=ANSWER))
@@ -182,35 +178,8 @@ def test_ntfy_is_apprises(tmp_path: Path, web: Web) -> None:
     assert text["title"] == "target: void runs" and "AES-128 +41.0 %" in text["message"]
 
 
-def test_mail_is_apprises(tmp_path: Path) -> None:
-    lines: list[bytes] = []
-
-    class Mail(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            self.wfile.write(b"220 here\r\n")
-            in_data = False
-            for line in self.rfile:
-                lines.append(line.strip())
-                in_data = (in_data or line.upper().startswith(b"DATA")) and line != b".\r\n"
-                if line.upper().startswith(b"DATA"):
-                    self.wfile.write(b"354 go on\r\n")
-                elif not in_data:
-                    self.wfile.write(b"250 fine\r\n")
-
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mail)
-    server.daemon_threads = True
-    with served(server):
-        people = "from=a@example.org&to=b@example.org"
-        url = f"mailto://127.0.0.1:{server.server_address[1]}?mode=insecure&{people}"
-        receiver = Receiver(name="mail", kind="apprise", url_file=secret(tmp_path, url))
-        assert delivery.deliver(receiver, MESSAGE) == ""
-    assert any(b"target: void runs" in line for line in lines)
-
-
 @pytest.mark.parametrize("kind", ["webhook", "apprise"])
-def test_a_secret_that_others_can_read_is_refused_and_shown_nowhere(
-    kind: Any, tmp_path: Path, web: Web
-) -> None:
+def test_a_readable_secret_is_refused_and_never_shown(kind: Any, tmp_path: Path, web: Web) -> None:
     file = secret(tmp_path, f"{web.url}token-of-the-owner", 0o644)
     reason = delivery.deliver(Receiver(name="x", kind=kind, url_file=file), MESSAGE)
     assert file in reason and "token" not in reason and not web.posts
@@ -220,9 +189,9 @@ def test_a_secret_that_others_can_read_is_refused_and_shown_nowhere(
 
 
 def unused_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def bad(kind: str, folder: Path, web: Web) -> Receiver:
@@ -243,13 +212,13 @@ BAD = ("dead", "slow", "lying", "full")
 def night(folder: Path, target: TargetDocument) -> SuiteStatus:
     """Go through ten hours of a suite, a line each ten minutes; return its last status."""
     with Messenger(PLAN.suite_id, target) as sender:
-        board = Board(PLAN, folder, lambda _: None, messenger=sender)
+        board = Board(PLAN, folder, lambda _: None, messenger=sender, watts={"system": 1.0})
         entries = []
         for line in range(60):
             entry = ENTRIES[line % len(ENTRIES)]
             t_ns = line * 600 * 10**9
             entries.append(replace(entry, seq=line, t_mono_ns=t_ns))
-            board.entry(entries, {"system": 1.0}, {})
+            board.entry(entries)
             board.announce("power-cycled", "off and on")
         board.close()
     return strict_json.parse(SuiteStatus, (folder / "status" / "status.json").read_bytes())
@@ -260,7 +229,7 @@ def without_times(status: SuiteStatus) -> SuiteStatus:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_no_receiver_disturbs_a_night(
+def test_a_bad_receiver_changes_no_status_and_is_logged_once(
     kind: str,
     tmp_path: Path,
     web: Web,
@@ -280,7 +249,7 @@ def test_no_receiver_disturbs_a_night(
     assert len(failures) == 1, "noted once, whatever failed"
 
 
-def test_a_bad_receiver_delays_neither_the_sender_nor_a_good_one(tmp_path: Path, web: Web) -> None:
+def test_a_bad_receiver_delays_neither_sender_nor_others(tmp_path: Path, web: Web) -> None:
     good = Web()
     with served(good):
         receivers = [bad(kind, tmp_path, web) for kind in BAD]
@@ -295,7 +264,7 @@ def test_a_bad_receiver_delays_neither_the_sender_nor_a_good_one(tmp_path: Path,
         web.gate.set()
 
 
-def test_a_receiver_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_a_hanging_receiver_is_killed_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     hangs = ("sh", "-c", f"sleep 1000 & echo $! >{pid}; wait")
     receiver = Receiver(name="p", kind="program", argv=hangs)
@@ -303,7 +272,7 @@ def test_a_receiver_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> 
     wait_until(lambda: has_ended(int(pid.read_text())))
 
 
-def test_a_program_that_is_missing_and_events_that_are_not_wanted(tmp_path: Path, web: Web) -> None:
+def test_a_missing_program_fails_and_other_events_are_not_sent(tmp_path: Path, web: Web) -> None:
     lost = Receiver(name="lost", kind="program", argv=(str(tmp_path / "none"),))
     picky = hook(tmp_path, web.url, events=("failed",))
     (_, problem), second = send_tests(notifying(lost, picky))
@@ -328,17 +297,17 @@ def test_a_program_that_is_missing_and_events_that_are_not_wanted(tmp_path: Path
         ({"answer": ANSWER}, set()),
     ],
 )
-def test_what_a_status_shows(changes: dict[str, Any], events: set[str]) -> None:
+def test_events_of_a_status(changes: dict[str, Any], events: set[str]) -> None:
     assert set(conditions(document(**changes), Notify())) == events
 
 
-def test_an_interruption_is_an_event_once() -> None:
+def test_an_interruption_is_one_event() -> None:
     before, after = document(interrupted=1), document(interrupted=2)
     assert set(conditions(after, Notify(), before)) == {"interrupted"}
     assert not conditions(after, Notify(), after) and not conditions(after, Notify())
 
 
-def test_what_lasts_is_sent_once_and_what_comes_and_goes_seldom(
+def test_a_lasting_event_is_sent_once_and_a_flapping_one_rarely(
     tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status = document()
@@ -351,7 +320,7 @@ def test_what_lasts_is_sent_once_and_what_comes_and_goes_seldom(
         sender.observe(status, {})
         sender.observe(status, {"target-lost": "t"})
     sent = [strict_json.parse(Message, body) for _, body in web.posts]
-    assert [(each.event, each.sentence) for each in sent] == [
+    assert [(message.event, message.sentence) for message in sent] == [
         ("meter-silent", "m"),
         ("meter-silent", "again"),
         ("target-lost", "t"),

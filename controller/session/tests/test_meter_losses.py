@@ -1,4 +1,4 @@
-"""What a meter has not seen is found, and asked for again with the agent's own command."""
+"""Runs without enough records of a meter: found, and requested again from the agent."""
 
 from __future__ import annotations
 
@@ -56,20 +56,18 @@ def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> 
 
 
 def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str = "b") -> None:
-    there = int(at_s * S)
-    append_reading(
-        suite_dir / "clock.jsonl",
-        ClockReading(there, there + OFFSET_NS, there, boot, controller_boot),
-    )
+    t_ns = int(at_s * S)
+    reading = ClockReading(t_ns, t_ns + OFFSET_NS, t_ns, boot, controller_boot)
+    append_reading(suite_dir / "clock.jsonl", reading)
 
 
-def seen(suite_dir: Path, *lost: tuple[float, float], meter: str = "m") -> None:
-    """Record a meter over all runs, but for what was lost in between."""
+def record_all(suite_dir: Path, *lost: tuple[float, float], meter: str = "m") -> None:
+    """Record a meter over all runs, except in the given spans."""
     record(suite_dir, meter, "c", every(span_s(suite_dir), *lost))
 
 
 def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
-    """Return times of records but for those lost in between."""
+    """Return the times of records outside the given spans."""
     times = np.arange(1, round(until_s / PERIOD_S) + 1) * PERIOD_S
     for start_s, end_s in lost:
         times = times[(times <= start_s + 1e-9) | (times > end_s + 1e-9)]
@@ -79,10 +77,10 @@ def every(until_s: float, *lost: tuple[float, float]) -> list[float]:
 @pytest.fixture
 def suite_dir(tmp_path: Path) -> Path:
     """Make a suite of three blocks."""
-    return made(tmp_path / "suite")
+    return finished_suite(tmp_path / "suite")
 
 
-def made(folder: Path, **changes: Any) -> Path:
+def finished_suite(folder: Path, **changes: Any) -> Path:
     """Every run finished, each with a phase of 8 s; run n is at 10 n s of the controller."""
     document = plan(**{"attempts": 3, **changes})
     lines = [(0.0, "suite-started", "")]
@@ -96,8 +94,8 @@ def made(folder: Path, **changes: Any) -> Path:
         ]
         place = folder / "runs" / run["run_id"]
         place.mkdir(parents=True)
-        whole = {"t_start_ns": start_ns, "t_end_ns": start_ns + 999 * S, "phases": phases}
-        (place / "run.json").write_text(json.dumps(run_json(document, run, **whole)))
+        times = {"t_start_ns": start_ns, "t_end_ns": start_ns + 999 * S, "phases": phases}
+        (place / "run.json").write_text(json.dumps(run_json(document, run, **times)))
         lines.append((10.0 * number + 9, "finished", run["run_id"]))
     compare_clocks(folder, "c", 0)
     return suite_folder(folder, document, journal([*lines, (999.0, "suite-finished", "")]))
@@ -111,7 +109,7 @@ def span_s(suite_dir: Path) -> float:
     return 10.0 * len(the_plan(suite_dir).runs)
 
 
-def judged(suite_dir: Path, *meters: str) -> meter_losses.Review:
+def review(suite_dir: Path, *meters: str) -> meter_losses.Review:
     return meter_losses.review(the_plan(suite_dir), suite_dir, meters or ("m",))
 
 
@@ -120,28 +118,28 @@ def numbers(suite_dir: Path, uncovered: Sequence[meter_losses.Uncovered]) -> lis
     return [order.index(run.finished.run_id) for run in uncovered]
 
 
-def test_a_meter_that_stands_still_has_seen_all_and_no_run_is_repeated_for_it(
+def test_a_meter_with_constant_power_causes_no_repetition(
     suite_dir: Path,
 ) -> None:
-    seen(suite_dir)
+    record_all(suite_dir)
     for path in suite_dir.glob("runs/*/run.json"):
         path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))
     energy = results.energy_of(suite_dir)
     assert energy.filter(source="m")["energy_j"].null_count() == len(energy.filter(source="m"))
-    assert judged(suite_dir) == meter_losses.Review((), (), ())
+    assert review(suite_dir) == meter_losses.Review((), (), ())
 
 
-def test_a_hole_is_found_in_its_run_alone(suite_dir: Path) -> None:
-    seen(suite_dir)
+def test_a_gap_repeats_only_its_run(suite_dir: Path) -> None:
+    record_all(suite_dir)
     holes = ((12.0, 12.3), (25.0, 25.1), (39.1, 40.9))  # 3.8 %, 1.3 %, and between two runs
-    seen(suite_dir, *holes, meter="n")
-    uncovered = judged(suite_dir, "m", "n")
+    record_all(suite_dir, *holes, meter="n")
+    uncovered = review(suite_dir, "m", "n")
     assert numbers(suite_dir, uncovered.repeat) == [1]
     assert uncovered.repeat[0].reason == "n recorded 96% of a phase, 98% are needed"
     assert "1 run asked for again" in uncovered.sentences()[0]
 
 
-def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
+def test_recordings_of_two_boots_add_up(suite_dir: Path) -> None:
     """The second boot's clock began again; the run in which the first one died is asked for."""
     record(suite_dir, "m", "c", every(25.0))
     shift_s = 27.0
@@ -150,82 +148,82 @@ def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
         suite_dir / "clock.jsonl", ClockReading(5 * S, shift_ns + 5 * S, 5 * S, "b", "d")
     )
     record(suite_dir, "m.2", "d", every(span_s(suite_dir) - shift_s))
-    assert numbers(suite_dir, judged(suite_dir).repeat) == [2]
+    assert numbers(suite_dir, review(suite_dir).repeat) == [2]
 
 
-def test_without_a_comparison_of_clocks_nothing_is_known_to_be_seen(suite_dir: Path) -> None:
+def test_without_clock_readings_every_run_is_uncovered(suite_dir: Path) -> None:
     (suite_dir / "clock.jsonl").unlink()
     compare_clocks(suite_dir, "c", 0, boot="another boot of the target")
-    seen(suite_dir)
-    uncovered = judged(suite_dir)
+    record_all(suite_dir)
+    uncovered = review(suite_dir)
     assert len(uncovered.repeat) == len(the_plan(suite_dir).runs)
     assert "and 15 more" in uncovered.sentences()[0]
 
 
-def test_a_run_without_a_try_left_stays_and_is_said(tmp_path: Path) -> None:
-    suite_dir = made(tmp_path / "suite", attempts=1)
-    seen(suite_dir, (12.0, 14.0))
-    uncovered = judged(suite_dir)
+def test_a_run_after_its_last_attempt_stays_uncovered(tmp_path: Path) -> None:
+    suite_dir = finished_suite(tmp_path / "suite", attempts=1)
+    record_all(suite_dir, (12.0, 14.0))
+    uncovered = review(suite_dir)
     assert not uncovered.repeat
     assert numbers(suite_dir, uncovered.uncovered) == [1]
     assert "after all tries" in uncovered.sentences()[0]
 
 
-def test_void_runs_are_told(suite_dir: Path) -> None:
+def test_a_run_without_a_last_line_is_void(suite_dir: Path) -> None:
     lines = (suite_dir / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (suite_dir / "journal.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
-    seen(suite_dir)
-    assert judged(suite_dir).void == (the_plan(suite_dir).runs[-1].run_id,)
+    record_all(suite_dir)
+    assert review(suite_dir).void == (the_plan(suite_dir).runs[-1].run_id,)
 
 
-def test_damage_is_said(suite_dir: Path) -> None:
-    seen(suite_dir)
+def test_damaged_records_are_refused(suite_dir: Path) -> None:
+    record_all(suite_dir)
     (suite_dir / "meters" / "m" / "samples.parquet").unlink()
     with refuses("meters-unread"):
-        judged(suite_dir)
+        review(suite_dir)
     run_id = the_plan(suite_dir).runs[0].run_id
     (suite_dir / "runs" / run_id / "run.json").write_text("{", encoding="utf-8")
     with refuses("run-unusable"):
-        judged(suite_dir)
+        review(suite_dir)
 
 
-def test_a_meter_that_recorded_nothing_has_seen_no_run(suite_dir: Path) -> None:
-    seen(suite_dir)
-    uncovered = judged(suite_dir, "m", "n")
+def test_a_meter_without_records_covers_no_run(suite_dir: Path) -> None:
+    record_all(suite_dir)
+    uncovered = review(suite_dir, "m", "n")
     assert {(run.meter, run.share) for run in uncovered.repeat} == {("n", 0.0)}
     assert len(uncovered.repeat) == len(the_plan(suite_dir).runs)
 
 
-def test_the_agents_own_command_takes_the_request(
+def test_repetitions_are_requested_once_from_the_agent(
     suite_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen(suite_dir, (12.0, 14.0))
+    record_all(suite_dir, (12.0, 14.0))
     standin = Standin(tmp_path / "there", monkeypatch)
     suite_id = the_plan(suite_dir).suite_id
     suite_dir.rename(standin.suites / suite_id)
     suite_dir = standin.suites / suite_id
-    found, told = judged(suite_dir), list[str]()
+    losses, notes = review(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
-        meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
-    wanted = requests.read(suite_dir)
-    assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
-        (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
+        meter_losses.ask(AgentClient(resolved(), suite_id), losses, notes.append)
+    requested = requests.read(suite_dir)
+    assert [(r.run_id, r.seq, r.reason) for r in requested] == [
+        (r.finished.run_id, r.finished.seq, r.reason) for r in losses.repeat
     ]
     standin.unplug()
     with refuses("no-route"):
-        meter_losses.ask(AgentClient(resolved(), suite_id), found, told.append)
+        meter_losses.ask(AgentClient(resolved(), suite_id), losses, notes.append)
 
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(1, 595), st.integers(1, 40)), max_size=6))
-def test_what_is_asked_for_is_what_the_analysis_cannot_use(gaps: list[tuple[int, int]]) -> None:
-    """And both are the runs in which more than 2 % of the records are missing."""
+def test_repeated_runs_are_those_the_analysis_cannot_use(gaps: list[tuple[int, int]]) -> None:
+    """Both are the runs in which more than 2 % of the records are missing."""
     lost = {number for first, count in gaps for number in range(first, first + count)}
-    kept = [number for number in range(1, 601) if number not in lost]
+    recorded = [number for number in range(1, 601) if number not in lost]
     with tempfile.TemporaryDirectory() as folder:
-        suite_dir = made(Path(folder) / "suite", blocks=1)
-        record(suite_dir, "m", "c", [number * PERIOD_S for number in kept])
-        asked = numbers(suite_dir, judged(suite_dir).repeat)
+        suite_dir = finished_suite(Path(folder) / "suite", blocks=1)
+        record(suite_dir, "m", "c", [number * PERIOD_S for number in recorded])
+        asked = numbers(suite_dir, review(suite_dir).repeat)
         energy = results.energy_of(suite_dir)
         order = [run.run_id for run in the_plan(suite_dir).runs]
     assert asked == [

@@ -25,24 +25,24 @@ SMALL = Options(blocks=1, interval_ms=500, configurations=("plain", "opal"), wor
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Make a suite folder before its results are fetched, and the target's archive of them."""
-    here = tmp_path_factory.mktemp("controller") / "suite"
-    write_suite(here, SMALL, seal=False)
-    document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
+    suite_dir = tmp_path_factory.mktemp("controller") / "suite"
+    write_suite(suite_dir, SMALL, seal=False)
+    document = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
     idle = {"name": "idle", "parameters": {}}
     complete = {**plan(), **document, "workloads": [idle], "disks": plan()["disks"]}
     frozen = plans.freeze({key: value for key, value in complete.items() if key != "sha256"})
-    (here / "plan.json").write_text(json.dumps(frozen), encoding="utf-8")
+    (suite_dir / "plan.json").write_text(json.dumps(frozen), encoding="utf-8")
     for name in ("timing.json", "meters/meter0/samples.parquet"):
-        (here / name).unlink()
+        (suite_dir / name).unlink()
     target = tmp_path_factory.mktemp("target") / frozen["suite_id"]
     target.mkdir()
-    shutil.copy(here / "plan.json", target)
+    shutil.copy(suite_dir / "plan.json", target)
     for name in ("runs", "provenance", "journal.jsonl"):
-        shutil.move(here / name, target / name)
+        shutil.move(suite_dir / name, target / name)
     archive = target.parent / "results.tar"
     with archive.open("wb") as file:
         pack.pack(target, file)
-    return here, archive
+    return suite_dir, archive
 
 
 def _fetched_and_sealed(folder: Path, archive: Path) -> None:
@@ -71,11 +71,11 @@ def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
     return " ".join(manifest.check(folder).problems)
 
 
-def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
+def test_no_power_cut_leaves_a_seal_on_incomplete_files(
     measured: tuple[Path, Path], tmp_path: Path, thorough: bool
 ) -> None:
-    here, archive = measured
-    folder = Path(shutil.copytree(here, tmp_path / "suite"))
+    suite_dir, archive = measured
+    folder = Path(shutil.copytree(suite_dir, tmp_path / "suite"))
     with recorded(folder) as medium:
         _fetched_and_sealed(folder, archive)
     cuts = medium.cuts
@@ -92,11 +92,11 @@ def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
     assert [_wrong(c, tmp_path / f"last-{c.how}", archive, set(sums)) for c in last] == [""] * 5
 
 
-def test_a_seal_that_is_taken_away_for_a_repetition_does_not_come_back(
+def test_a_removed_seal_stays_removed_after_a_power_cut(
     measured: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    here, archive = measured
-    folder = Path(shutil.copytree(here, tmp_path / "suite"))
+    suite_dir, archive = measured
+    folder = Path(shutil.copytree(suite_dir, tmp_path / "suite"))
     _fetched_and_sealed(folder, archive)
     with recorded(folder) as medium:
         seal.unseal(folder)

@@ -18,12 +18,12 @@ PLAN = plans.parse(plan(blocks=1))
 IDS = [run.run_id for run in PLAN.runs]
 
 
-def test_nothing_is_estimated_before_a_run_has_finished() -> None:
+def test_remaining_time_is_unknown_before_the_first_finished_run() -> None:
     entries = journal([(0, "suite-started", ""), (1, "switching", IDS[0]), (2, "running", IDS[0])])
     assert progress.remaining_s(PLAN, History(entries)) is None
 
 
-def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
+def test_remaining_runs_cost_the_mean_of_their_workload() -> None:
     """Two runs known (10 s and 30 s, of two workloads), 4 s before each: the rest is 2 of each."""
     first, second = PLAN.runs[0], PLAN.runs[1]
     assert first.workload != second.workload
@@ -40,7 +40,7 @@ def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
     assert progress.remaining_s(PLAN, History(entries)) == pytest.approx(2 * 10 + 2 * 30 + 4 * 4)
 
 
-def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_rest() -> None:
+def test_void_attempts_add_to_the_remaining_time() -> None:
     """One try of 20 s was void beside one finished run of 10 s: the five others cost 30 s each."""
     lines = [
         (0, "suite-started", ""),
@@ -54,7 +54,7 @@ def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_r
     assert progress.remaining_s(PLAN, History(entries)) == pytest.approx(5 * (10 + 20))
 
 
-def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
+def test_power_cuts_add_nothing_to_the_remaining_time() -> None:
     lines = [(0, "running", IDS[0]), (500, "void", IDS[0])]
     entries = journal(lines)
     assert progress.void_costs_s(History(entries)) == [pytest.approx(500)]
@@ -63,7 +63,7 @@ def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "run_id", "cause", "detail", "told"),
+    ("state", "run_id", "cause", "detail", "start"),
     [
         ("waiting", IDS[2], "secrets", "The keys are not here yet.", "waiting: The keys are not"),
         ("void", IDS[2], "target-down", "power cut", "run 3 (opal file_io) was interrupted: power"),
@@ -80,24 +80,22 @@ def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
         ("preconditioned", "", "", "", "preconditioned: sed"),
     ],
 )
-def test_what_is_worth_telling_is_told_in_words(
-    state: str, run_id: str, cause: str, detail: str, told: str
-) -> None:
+def test_entries_as_sentences(state: str, run_id: str, cause: str, detail: str, start: str) -> None:
     facts = {"disk": "sed", "sha256": 64 * "0"} if state.startswith("precondition") else {}
     entry = replace(journal([(0, state, run_id)])[0], cause=cause, detail=detail, facts=facts)
     sentence = progress_text.event(PLAN, entry) or ""
-    assert sentence.startswith(told) and "sha256" not in sentence
+    assert sentence.startswith(start) and "sha256" not in sentence
     assert progress_text.event(PLAN, replace(entry, state="running")) is None
 
 
-def test_what_preconditioning_took_is_expected_of_no_run() -> None:
+def test_preconditioning_adds_nothing_to_the_remaining_time() -> None:
     lines = [(0, "suite-started", ""), (1, "preconditioning", ""), (9000, "preconditioned", "")]
     entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
     assert History(entries).attempts[0].lead_s == pytest.approx(4)
     assert progress_text.event(PLAN, entries[1]) == "preconditioning"
 
 
-def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
+def test_a_status_in_one_line() -> None:
     first = PLAN.runs[0]
     entries = journal(
         [
@@ -118,7 +116,7 @@ def test_the_line_says_what_is_measured_time_left_voids_and_watts() -> None:
 
 def status(entries: Sequence[Entry], watts: Mapping[str, float] | None = None) -> SuiteStatus:
     return progress.suite_status(
-        PLAN, entries, watts=watts or {}, gaps={}, events=(), since_s=0.0, now=NOW
+        PLAN, entries, watts=watts or {}, gaps={}, events=(), since_s=0.0, moment=NOW
     )
 
 
@@ -134,11 +132,11 @@ def status(entries: Sequence[Entry], watts: Mapping[str, float] | None = None) -
         (7141, "about 2 h 00 min"),
     ],
 )
-def test_time_left_is_rounded_up_as_a_person_says_it(seconds: float, text: str) -> None:
+def test_remaining_time_is_rounded_up(seconds: float, text: str) -> None:
     assert progress_text.about(seconds) == text
 
 
-def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
+def test_a_block_is_complete_once_none_of_its_runs_is_due() -> None:
     document = plan(blocks=2)
     suite = plans.parse(document)
     first, second = [[r.run_id for r in suite.runs if r.block == number] for number in (0, 1)]
@@ -146,15 +144,15 @@ def test_a_block_is_complete_once_no_run_of_it_will_be_tried_again() -> None:
     def complete(*lines: tuple[str, str]) -> int:
         return progress.complete_blocks(suite, History(journal((0, *line) for line in lines)))
 
-    done = [("finished", run_id) for run_id in first]
-    assert complete(*done[:-1]) == 0
-    assert complete(*done[:-1], ("void", first[-1])) == 0, "it is tried again"
-    assert complete(*done) == complete(*done, ("finished", second[0])) == 1
-    assert complete(*done[:-1], *[("void", first[-1])] * suite.attempts) == 1, "it is given up"
-    assert complete(*done, *(("finished", run_id) for run_id in second)) == 2
+    finished = [("finished", run_id) for run_id in first]
+    assert complete(*finished[:-1]) == 0
+    assert complete(*finished[:-1], ("void", first[-1])) == 0, "it is tried again"
+    assert complete(*finished) == complete(*finished, ("finished", second[0])) == 1
+    assert complete(*finished[:-1], *[("void", first[-1])] * suite.attempts) == 1, "it is given up"
+    assert complete(*finished, *(("finished", run_id) for run_id in second)) == 2
 
 
-def test_the_changes_so_far_are_one_line() -> None:
+def test_changes_so_far_in_one_line() -> None:
     assert progress_text.changes(ANSWER) == "Opal +0.6 %, AES-128 +41.0 % after block 2 (modelled)"
     many = replace(ANSWER, origin="measured", ratios={f"c{n}": 1 - n / 10 for n in range(6)})
     line = progress_text.changes(many)
@@ -168,11 +166,11 @@ def test_the_changes_so_far_are_one_line() -> None:
     ("seconds", "text"),
     [(45.2, "45 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"), (3725, "1 h 02 min")],
 )
-def test_minutes(seconds: float, text: str) -> None:
+def test_durations_as_text(seconds: float, text: str) -> None:
     assert progress_text.minutes(seconds) == text
 
 
-def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
+def test_a_skipped_run_is_counted_separately_and_not_due() -> None:
     lines = [(0, "suite-started", ""), (0, "running", IDS[0]), (10, "finished", IDS[0])]
     entries = journal([*lines, (11, "void", IDS[1])])
     entries[-1] = replace(entries[-1], cause="skipped", detail="install it.")

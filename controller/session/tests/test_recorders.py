@@ -109,7 +109,7 @@ def test_a_recorder_that_hangs_is_ended_and_started_again(
     assert ["hung" in messages[0], "started again" in messages[1]] == [True, True]
 
 
-def test_it_is_started_again_so_often_and_no_more(
+def test_restarts_of_a_recorder_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorders, "MOST_STARTS_AN_HOUR", 2)
@@ -153,7 +153,7 @@ def _left_behind(tmp_path: Path) -> int:
     return recorder(tmp_path)
 
 
-def test_what_a_killed_session_left_behind_records_on_and_is_taken_over(tmp_path: Path) -> None:
+def test_a_leftover_recorder_continues_and_is_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "meters" / "meter0"
     messages: list[str] = []
     with speaking(tmp_path / "m"):
@@ -167,7 +167,7 @@ def test_what_a_killed_session_left_behind_records_on_and_is_taken_over(tmp_path
     assert samples["epoch"].unique().sort().to_list() == [1, 2]
 
 
-def test_nothing_records_on_into_a_seal(tmp_path: Path) -> None:
+def test_sealing_ends_leftover_recorders(tmp_path: Path) -> None:
     suite_folder(tmp_path, plan(), [])
     with speaking(tmp_path / "m"):
         _left_behind(tmp_path)
@@ -177,7 +177,7 @@ def test_nothing_records_on_into_a_seal(tmp_path: Path) -> None:
     assert not (tmp_path / "status" / "meters").exists()
 
 
-def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_each_boot_of_the_controller_has_a_separate_folder(tmp_path: Path) -> None:
     def record(folder: str, boot: str) -> None:
         (tmp_path / folder).mkdir()
         described = json.dumps({"controller_boot_id": boot})
@@ -195,7 +195,7 @@ def test_each_boot_of_the_controller_has_a_folder_of_its_own(tmp_path: Path) -> 
         pass
 
 
-def test_a_silent_meter_is_refused_with_the_recorders_words(tmp_path: Path) -> None:
+def test_a_silent_meter_is_refused(tmp_path: Path) -> None:
     with (
         refuses("recorder-ended", meter="meter0"),
         Recorders([meter(tmp_path / "nothing")], tmp_path),

@@ -1,4 +1,4 @@
-"""The changes so far: what is kept of the runs' records, and when it is computed."""
+"""The changes so far: which records are stored, and when they are computed."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ def answers(folder: Path) -> Iterator[RunningAnswers]:
     assert not (folder / "status" / "results").exists()
 
 
-def kept(folder: Path) -> list[str]:
+def stored_runs(folder: Path) -> list[str]:
     return sorted(path.parent.name for path in folder.glob("status/results/runs/*/run.json"))
 
 
-def test_only_records_of_the_plans_runs_are_kept(answers: RunningAnswers, folder: Path) -> None:
+def test_only_records_of_planned_runs_are_stored(answers: RunningAnswers, folder: Path) -> None:
     answers.record(json.dumps({"run_id": FIRST[0], "phases": []}))
     strange: list[object] = ["../../plan", "another", None, [], {}, 1]
     for run_id in strange:
         answers.record(json.dumps({"run_id": run_id, "phases": []}))
     answers.record(json.dumps({"run_id": FIRST[1], "state": "of a later version's journal"}))
     answers.record('{"run_id": "cut o')
-    assert kept(folder) == [FIRST[0]]
+    assert stored_runs(folder) == [FIRST[0]]
 
 
-def test_a_session_that_continues_begins_with_what_was_fetched(folder: Path) -> None:
-    left = folder / "status" / "results" / "runs" / FIRST[1]
-    left.mkdir(parents=True)
-    (left / "run.json").write_text("of a session that was killed", encoding="utf-8")
+def test_a_resumed_session_starts_with_the_fetched_records(folder: Path) -> None:
+    leftover = folder / "status" / "results" / "runs" / FIRST[1]
+    leftover.mkdir(parents=True)
+    (leftover / "run.json").write_text("of a session that was killed", encoding="utf-8")
     fetched = folder / "runs" / FIRST[0]
     fetched.mkdir(parents=True)
     (fetched / "run.json").write_text(json.dumps({"run_id": FIRST[0], "phases": []}), "utf-8")
     with RunningAnswers(PLAN, folder):
-        assert kept(folder) == [FIRST[0]]
+        assert stored_runs(folder) == [FIRST[0]]
 
 
 def wait_for(answers: RunningAnswers) -> RunningAnswer | None:
@@ -68,7 +68,7 @@ def wait_for(answers: RunningAnswers) -> RunningAnswer | None:
     return answer
 
 
-def test_it_is_computed_once_a_block_is_complete(answers: RunningAnswers) -> None:
+def test_an_answer_is_computed_once_per_complete_block(answers: RunningAnswers) -> None:
     """Without a meter no answer has a ratio."""
     answers.entry(journal(DONE[:-1]))
     assert answers.poll() is None and answers._process is None
@@ -79,15 +79,13 @@ def test_it_is_computed_once_a_block_is_complete(answers: RunningAnswers) -> Non
     assert answers.poll() is None and answers._process is None, "the block was answered"
 
 
-def test_what_cannot_be_computed_is_no_answer_and_ends_nothing(
-    answers: RunningAnswers, folder: Path
-) -> None:
+def test_a_failed_computation_is_no_answer(answers: RunningAnswers, folder: Path) -> None:
     (folder / "plan.json").write_text("{}", encoding="utf-8")
     answers.entry(journal([*DONE, (9.0, "switching", SECOND[0])]))
     assert wait_for(answers) is None and answers.poll() is None
 
 
-def test_it_has_the_reports_ratios_over_the_complete_blocks(tmp_path: Path) -> None:
+def test_the_answer_has_the_reports_ratios(tmp_path: Path) -> None:
     """Runs and journal are below status/results, as before they are fetched."""
     folder = tmp_path / "suite"
     results_folder = folder / "status" / "results"

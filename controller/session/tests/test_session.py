@@ -1,4 +1,4 @@
-"""Sealing, fetching, and what a session refuses."""
+"""Sealing, fetching, and refusals of a session."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _suite_folder(folder: Path) -> Path:
     return folder
 
 
-def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
+def test_a_seal_covers_every_file_and_detects_a_change(tmp_path: Path) -> None:
     folder = _suite_folder(tmp_path)
     (folder / "report.html").write_text("derived", encoding="utf-8")
     text = seal.seal(folder).read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
     assert sha256_of(folder / f"runs/{RUN}/run.json") != sums[f"runs/{RUN}/run.json"]
 
 
-def test_a_suite_that_cannot_be_decoded_is_not_sealed(tmp_path: Path) -> None:
+def test_an_undecodable_suite_is_not_sealed(tmp_path: Path) -> None:
     folder = _suite_folder(tmp_path)
     (folder / "meters" / "meter0" / "meter.json").write_text("{", encoding="utf-8")
     with refuses("invalid-description"):
@@ -91,18 +91,18 @@ def test_a_suite_that_cannot_be_decoded_is_not_sealed(tmp_path: Path) -> None:
 
 
 def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
-    came = suite_folder(folder / str(document["suite_id"]), document, ENTRIES)
-    (came / "runs" / "r").mkdir(parents=True)
-    (came / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
-    (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
-    (came / "precondition").mkdir()
-    (came / "precondition" / "sed.json").write_text("{}", encoding="utf-8")
+    packed_dir = suite_folder(folder / str(document["suite_id"]), document, ENTRIES)
+    (packed_dir / "runs" / "r").mkdir(parents=True)
+    (packed_dir / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
+    (packed_dir / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
+    (packed_dir / "precondition").mkdir()
+    (packed_dir / "precondition" / "sed.json").write_text("{}", encoding="utf-8")
     with out.open("wb") as file:
-        pack.pack(came, file)
+        pack.pack(packed_dir, file)
     return out
 
 
-def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: Path) -> None:
+def test_unpacked_results_replace_those_fetched_before(tmp_path: Path) -> None:
     suite_dir = tmp_path / "suite"
     (suite_dir / "runs" / "r").mkdir(parents=True)
     (suite_dir / "runs" / "r" / "run.json").write_text("old", encoding="utf-8")
@@ -117,7 +117,7 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut off", "no sums", "outside"])
-def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -> None:
+def test_damaged_results_are_refused(tmp_path: Path, damage: str) -> None:
     suite_dir = suite_folder(tmp_path / "suite", plan())
     archive = _archive(tmp_path / "there", plan(), tmp_path / "a.tar")
     data = bytearray(archive.read_bytes())
@@ -145,7 +145,7 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
     assert not (suite_dir / "x").exists()
 
 
-def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
+def test_results_of_another_plan_are_refused(tmp_path: Path) -> None:
     suite_dir = suite_folder(tmp_path / "suite", plan())
     other = plans.freeze({k: v for k, v in plan().items() if k != "sha256"} | {"rapl_hz": 5})
     with refuses("results-of-other-plan"):
@@ -160,7 +160,7 @@ def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "said"),
+    ("keys", "value", "message"),
     [
         (("host",), "elsewhere", "host target (the inventory: elsewhere)"),
         (("origin",), "measured", "origin modelled (the virtual lab) (the inventory: measured"),
@@ -170,10 +170,10 @@ def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
         (("disks",), {"sed": target()["disks"]["sed"]}, "(the inventory: none)"),
     ],
 )
-def test_a_suite_of_another_target_is_not_gone_on_with(
-    keys: tuple[str, ...], value: object, said: str, tmp_path: Path
+def test_resuming_on_another_target_is_refused(
+    keys: tuple[str, ...], value: object, message: str, tmp_path: Path
 ) -> None:
-    """`fde resume`, which says which folder it takes before anything else."""
+    """`fde resume` names the folder that it takes before anything else."""
     suite_dir = suite_folder(tmp_path / "suite", plan())
     other = target()
     inner: dict[str, object] = other
@@ -183,14 +183,14 @@ def test_a_suite_of_another_target_is_not_gone_on_with(
     (tmp_path / "t.json").write_text(json.dumps(other), encoding="utf-8")
     argv = [sys.executable, "-m", "controller", "resume", str(suite_dir)]
     argv += ["--target", str(tmp_path / "t.json"), "--inventory", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stdout == f"suite {plan()['suite_id']} of target, in {suite_dir}\n"
-    assert done.stderr.startswith(
+    completed = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    assert completed.stdout == f"suite {plan()['suite_id']} of target, in {suite_dir}\n"
+    assert completed.stderr.startswith(
         f"fde: The suite {plan()['suite_id']} was begun on another target"
     )
-    assert said in done.stderr and "fde resume" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert message in completed.stderr and "fde resume" in completed.stderr
+    assert len(completed.stderr.splitlines()) == 1
     assert [path.name for path in suite_dir.iterdir()] == ["plan.json"]
 
 

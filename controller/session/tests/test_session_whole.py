@@ -1,12 +1,10 @@
-"""Whole sessions: real recorders, clock, journal, requests and packing.
+"""Whole sessions with real recorders, clock, journal, requests and packing.
 
-A shell in ssh's place, and a process that stands for the agent at work in that of systemd and
-Ansible.
+A shell replaces ssh; a process that replaces the agent is started in place of systemd and Ansible.
 """
 
 from __future__ import annotations
 
-import _thread
 import json
 import os
 import re
@@ -59,7 +57,7 @@ esac
 
 
 class Scene:
-    """A suite of six runs, its folder here and there, and who plays Ansible."""
+    """A suite of six runs, its folders on controller and target, and a stand-in for Ansible."""
 
     def __init__(self, folder: Path, standin: Standin, link: Path) -> None:
         self.standin = standin
@@ -69,25 +67,26 @@ class Scene:
         self.take(6)
         self.there = standin.suites / self.plan.suite_id
         self.target = resolved(meters=[schema.write(meter(link))], secrets_file="none")
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self.run_s = RUN_S
 
     def take(self, runs: int, **changes: Any) -> None:
-        """Plan so many runs, six a block."""
-        made = plan(**{"attempts": 3, **changes})
-        kept = {key: value for key, value in made.items() if key != "sha256"}
-        self.document = plans.freeze(kept | {"runs": kept["runs"][:runs], "blocks": runs // 6})
+        """Plan that many runs, six per block."""
+        document = plan(**{"attempts": 3, **changes})
+        del document["sha256"]
+        document |= {"runs": document["runs"][:runs], "blocks": runs // 6}
+        self.document = plans.freeze(document)
         self.plan = plans.parse(self.document)
         suite_folder(self.here, self.document)
 
-    def play(self, tag: str, **given: Any) -> None:
+    def play(self, tag: str, **options: Any) -> None:
         """Do what the plays do."""
         if tag == "start":
             self.starts += 1
             self.there.mkdir(exist_ok=True)
-            shutil.copy(given["variables"]["suite_plan_file"], self.there / "plan.json")
+            shutil.copy(options["variables"]["suite_plan_file"], self.there / "plan.json")
             argv = [sys.executable, "-m", "controller.tests.stand_in_agent"]
             argv += [str(self.there), str(self.run_s), str(self.standin.lease)]
             self.close()
@@ -97,12 +96,12 @@ class Scene:
             wait_until(lambda: lock.holder(self.there) or agent.poll() is not None)
         else:
             argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(self.there)]
-            out = given["variables"]["suite_archive_file"]
+            out = options["variables"]["suite_archive_file"]
             subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
 
     def run(self, until: datetime | None = None) -> Path | None:
-        where = self.here, self.target, Path("inventory"), self.said.append
-        return session.run(*where, until)
+        inventory = Path("inventory")
+        return session.run(self.here, self.target, inventory, self.lines.append, until)
 
     @property
     def sessions(self) -> list[str]:
@@ -116,20 +115,20 @@ class Scene:
         return journal.read(self.here / "journal.jsonl")
 
     def wait_for_run(self, number: int) -> None:
-        """Until that run is under way there."""
+        """Wait until that run has begun on the target."""
         name = self.plan.runs[number].run_id
         path = self.there / "journal.jsonl"
         wait_until(lambda: path.exists() and f'"running", "run_id": "{name}"' in path.read_text())
 
     def require_complete(self) -> None:
-        """Sealed, with every run finished, the seal in order, and nothing left behind."""
+        """Require that every run is finished, the seal holds, and no temporary file remains."""
         states = journal.last_states(self.entries)
         assert [states.get(run.run_id) for run in self.plan.runs] == ["finished"] * 6
         sums = json.loads((self.here / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
         assert all(sha256_of(self.here / name) == digest for name, digest in sums.items())
         assert {"identity.json", "clock.jsonl", "journal.jsonl"} <= set(sums)
-        left = [path.name for path in self.here.iterdir() if path.name.startswith(".")]
-        assert set(left) <= {".lock", derived.MARKS}
+        hidden = [path.name for path in self.here.iterdir() if path.name.startswith(".")]
+        assert set(hidden) <= {".lock", derived.MARKS}
 
     def close(self) -> None:
         if self.agent is not None:
@@ -147,7 +146,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         scene.close()
 
 
-def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene: Scene) -> None:
+def test_a_suite_is_sealed_once_and_on_one_machine_only(scene: Scene) -> None:
     scene.run()
     scene.require_complete()
     assert scene.starts == 1
@@ -169,15 +168,15 @@ def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene
     assert scene.starts == 1
 
 
-def test_a_plan_from_elsewhere_wears_no_disk_without_consent(
+def test_a_foreign_plan_wears_no_disk_without_consent(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked for where a plan is made is asked for where one is run, once."""
+    """Running it asks once for the same consent as planning."""
     answer = TargetAnswer(facts(), disks=())  # no disk reports how much of its life is used
     monkeypatch.setattr(survey, "look", lambda _target: answer)
-    wanted = {"passes": 10, "rounds": 25, "access": "random"}
-    scene.take(6, precondition=wanted)
-    run = partial(session.run, scene.here, scene.target, Path("inventory"), scene.said.append)
+    precondition = {"passes": 10, "rounds": 25, "access": "random"}
+    scene.take(6, precondition=precondition)
+    run = partial(session.run, scene.here, scene.target, Path("inventory"), scene.lines.append)
     for serials in ((), ("plain",)):
         with refuses(
             "wear-needs-consent", command=f"fde run --confirm {'plain' if not serials else 'sed'}"
@@ -200,12 +199,12 @@ def test_a_plan_from_elsewhere_wears_no_disk_without_consent(
     )
 
 
-def test_its_messages_end_with_the_report_that_is_ready(scene: Scene) -> None:
+def test_messages_end_with_the_outcome_of_the_report(scene: Scene) -> None:
     log = scene.here.parent / "messages"
     note = ("sh", "-c", f"tr -d '\\n' >>{log}; echo >>{log}")
     receivers = (Receiver(name="log", kind="program", argv=note),)
     target = replace(scene.target, notify=Notify(receivers=receivers))
-    session.run(scene.here, target, Path("inventory"), scene.said.append, report=True)
+    session.run(scene.here, target, Path("inventory"), scene.lines.append, report=True)
     messages = list(strict_json.lines(Message, log))
     assert [message.event for message in messages] == ["started", "finished", "sealed"]
     assert messages[-1].status and messages[-1].status.finished == 6
@@ -215,12 +214,12 @@ def test_its_messages_end_with_the_report_that_is_ready(scene: Scene) -> None:
     assert str(log) not in (scene.here / "controller.log").read_text(encoding="utf-8")
 
 
-def test_a_report_that_fails_is_an_outcome_and_no_error(tmp_path: Path) -> None:
+def test_a_failed_report_is_an_outcome_and_no_error(tmp_path: Path) -> None:
     outcome = make_report(tmp_path / "none", lambda _: None)
     assert "report failed" in outcome and "verify failed" in outcome
 
 
-def test_after_each_block_the_changes_so_far_are_there_and_cost_the_target_no_command(
+def test_changes_so_far_appear_without_a_command_on_the_target(
     scene: Scene,
 ) -> None:
     scene.take(12)
@@ -231,13 +230,13 @@ def test_after_each_block_the_changes_so_far_are_there_and_cost_the_target_no_co
     suite = results(scene.here).suite
     assert set(answer["ratios"]) == {suite.label(name) for name in ("opal", "dmcrypt-aes128")}
     assert all(0.5 < ratio < 2 for ratio in answer["ratios"].values())
-    assert len([line for line in scene.said if line.startswith("so far ")]) == 1
+    assert len([line for line in scene.lines if line.startswith("so far ")]) == 1
     assert "run.json" not in scene.standin.asked, "no command asks for it"
     assert sum("agent follow" in line for line in scene.standin.asked.splitlines()) == 1
     assert not (scene.here / "status" / "results").exists()
 
 
-def test_a_target_that_is_the_controller_computes_no_answer(
+def test_a_local_target_computes_no_running_answer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "is_local", lambda _: True)
@@ -246,14 +245,14 @@ def test_a_target_that_is_the_controller_computes_no_answer(
     assert json.loads((scene.here / "status/status.json").read_text("utf-8"))["answer"] is None
 
 
-def test_a_suite_without_a_meter_comes_to_its_seal(scene: Scene) -> None:
+def test_a_suite_without_a_meter_is_sealed(scene: Scene) -> None:
     scene.target = replace(scene.target, meters=())
     scene.run()
     scene.require_complete()
     assert not (scene.here / "meters").exists()
 
 
-def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) -> None:
+def test_an_unrecorded_run_is_repeated_before_the_seal(scene: Scene) -> None:
     def deafen() -> None:
         scene.wait_for_run(2)
         os.kill(recorder(scene.here), signal.SIGKILL)
@@ -265,11 +264,11 @@ def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) ->
     repeated = [entry.run_id for entry in scene.entries if entry.cause == REPEAT]
     assert scene.plan.runs[2].run_id in repeated
     assert scene.starts == 2
-    assert any("asked for again" in line for line in scene.said)
+    assert any("asked for again" in line for line in scene.lines)
     assert (scene.here / "requests.jsonl").exists()
 
 
-def test_a_sealed_suite_with_void_runs_is_taken_up_again(scene: Scene) -> None:
+def test_a_sealed_suite_with_void_runs_is_resumed(scene: Scene) -> None:
     scene.there.mkdir()
     (scene.there / "broken").write_text(scene.plan.runs[1].run_id, encoding="utf-8")
     scene.run()
@@ -278,17 +277,25 @@ def test_a_sealed_suite_with_void_runs_is_taken_up_again(scene: Scene) -> None:
     (scene.there / "broken").unlink()
     scene.run()
     scene.require_complete()
-    assert any("the seal is broken" in line for line in scene.said)
+    assert any("the seal is broken" in line for line in scene.lines)
 
 
-def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
-    def interrupt() -> None:
+def test_stop_now_fetches_the_results_and_the_suite_resumes(scene: Scene) -> None:
+    """As Ctrl-C does: SIGTERM raises KeyboardInterrupt, too."""
+    lines: list[str] = []
+
+    def stop() -> None:
         scene.wait_for_run(1)
-        _thread.interrupt_main()
+        watch.stop(scene.here, lines.append, at_once=True)
 
-    scene.run_s = 3.0  # a busy machine must not come to the end before it is interrupted
-    with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
-        scene.run()
+    scene.run_s = 3.0  # a busy machine must not finish before it is interrupted
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with meanwhile(stop), pytest.raises(KeyboardInterrupt):
+            scene.run()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert lines[-1].endswith("continues with it.")
     scene.run_s = RUN_S
     assert scene.entries[-1].state == "suite-failed"
     finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
@@ -298,9 +305,11 @@ def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
     scene.run()
     scene.require_complete()
     assert [e.run_id for e in scene.entries if e.state == "finished"][: len(finished)] == finished
+    with refuses("nothing-runs"):
+        watch.stop(scene.here, lines.append, at_once=False)
 
 
-def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
+def test_a_killed_controller_loses_no_data(scene: Scene) -> None:
     """The session itself is a process that is killed; recorder and agent continue, and are met."""
     code = (
         "import sys\nfrom pathlib import Path\n"
@@ -325,9 +334,9 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
         scene.play("start", variables=variables)
         scene.wait_for_run(1)
         first.kill()
-    left = recorder(scene.here)
+    pid = recorder(scene.here)
     scene.wait_for_run(2)
-    assert recorder(scene.here) == left
+    assert recorder(scene.here) == pid
     scene.run()
     scene.require_complete()
     finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
@@ -335,15 +344,15 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
     assert not (scene.here / "meters" / "meter0.2").exists()
 
 
-def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pack(
+def test_results_are_fetched_from_an_absent_or_full_target(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "AWAY_S", 0.1)
     refused: list[str] = []
 
-    def play(tag: str, **given: Any) -> None:
+    def play(tag: str, **options: Any) -> None:
         if tag != "fetch":
-            scene.play(tag, **given)
+            scene.play(tag, **options)
             return
         if not refused:
             scene.standin.unplug()
@@ -353,7 +362,7 @@ def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pac
     monkeypatch.setattr(playbook, "suite", play)
 
     def plug() -> None:
-        wait_until(lambda: any("is away" in line for line in scene.said))
+        wait_until(lambda: any("is away" in line for line in scene.lines))
         time.sleep(0.3)
         scene.standin.unplug(away=False)
 
@@ -363,7 +372,7 @@ def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pac
     scene.require_complete()
 
 
-def test_a_suite_takes_the_evenings_that_it_needs(
+def test_a_suite_with_time_limits_takes_several_sessions(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first two, one of its workloads would take too long."""
@@ -379,7 +388,7 @@ def test_a_suite_takes_the_evenings_that_it_needs(
     assert not any(entry.cause in journal.INTERRUPTIONS for entry in scene.entries)
 
 
-def test_a_run_under_way_at_the_hard_end_is_interrupted_and_repeated(
+def test_a_run_at_the_end_of_the_time_is_interrupted_and_repeated(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "FETCH_S", 0.0)
@@ -395,33 +404,21 @@ def test_a_run_under_way_at_the_hard_end_is_interrupted_and_repeated(
     scene.require_complete()
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_session_is_stopped_from_elsewhere_and_continues(scene: Scene, at_once: bool) -> None:
+def test_a_session_stopped_by_fde_stop_ends_after_its_run_and_is_resumed(scene: Scene) -> None:
     lines: list[str] = []
 
     def stop() -> None:
         scene.wait_for_run(1)
-        watch.stop(scene.here, lines.append, at_once=at_once)
+        watch.stop(scene.here, lines.append, at_once=False)
 
     scene.run_s = 3.0
-    if at_once:
-        monkeypatched = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            with meanwhile(stop), pytest.raises(KeyboardInterrupt):
-                scene.run()
-        finally:
-            signal.signal(signal.SIGTERM, monkeypatched)
-    else:
-        with meanwhile(stop):
-            assert scene.run() is None
-        assert scene.sessions == ["stopped"]
-        assert scene.entries[-1].state == "suite-finished"
-        finished = [e.run_id for e in scene.entries if e.state == "finished"]
-        assert 2 <= len(finished) < 6
-        assert lines[1] == f"{6 - len(finished)} of 6 runs are left."
-    assert lines[-1].endswith("continues with it.")
+    with meanwhile(stop):
+        assert scene.run() is None
+    assert scene.sessions == ["stopped"]
+    assert scene.entries[-1].state == "suite-finished"
+    finished = [e.run_id for e in scene.entries if e.state == "finished"]
+    assert 2 <= len(finished) < 6
+    assert lines[1] == f"{6 - len(finished)} of 6 runs are left."
     scene.run_s = RUN_S
     scene.run()
     scene.require_complete()
-    with refuses("nothing-runs"):
-        watch.stop(scene.here, lines.append, at_once=False)

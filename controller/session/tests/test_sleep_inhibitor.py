@@ -32,20 +32,20 @@ def inhibit(folder: Path, refuse: str = "") -> str:
     return str(program(folder / "systemd-inhibit", INHIBIT.format(folder=folder, refuse=refuse)))
 
 
-def test_sleep_is_held_off_while_within(tmp_path: Path) -> None:
+def test_sleep_is_inhibited_within_the_context(tmp_path: Path) -> None:
     messages: list[str] = []
     with awake(messages.append, inhibit(tmp_path)):
         assert (tmp_path / "held").exists()
     assert not (tmp_path / "held").exists() and not messages
 
 
-def test_where_the_lid_is_not_allowed_sleep_alone_is_held_off(tmp_path: Path) -> None:
+def test_without_permission_for_the_lid_only_sleep_is_inhibited(tmp_path: Path) -> None:
     with awake(pytest.fail, inhibit(tmp_path, ALL)):
         assert (tmp_path / "held").exists()
     assert (tmp_path / "asked").read_text().split()[-1] == "--what=sleep"
 
 
-def test_a_refusal_is_told_and_nothing_is_stopped_by_it(tmp_path: Path) -> None:
+def test_a_refusal_is_a_warning(tmp_path: Path) -> None:
     messages: list[str] = []
     with awake(messages.append, inhibit(tmp_path, 'echo "Access denied" >&2; exit 1')):
         pass
@@ -53,7 +53,7 @@ def test_a_refusal_is_told_and_nothing_is_stopped_by_it(tmp_path: Path) -> None:
     assert "(Access denied)" in sentence and "systemctl mask sleep.target" in sentence
 
 
-def test_without_the_program_or_systemd_nothing_is_said(
+def test_without_systemd_there_is_no_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with awake(pytest.fail, str(tmp_path / "none")):

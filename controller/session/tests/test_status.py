@@ -41,7 +41,7 @@ EVIL = 'secrets: <script>alert("x")</script> & \x1b[2J more'
 
 def document(entries: list[Entry] = ENTRIES, since_s: float = 2.0, **changes: Any) -> SuiteStatus:
     current = progress.suite_status(
-        PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=since_s, now=NOW
+        PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=since_s, moment=NOW
     )
     return replace(current, **changes)
 
@@ -51,7 +51,7 @@ def read(folder: Path) -> SuiteStatus:
     return strict_json.parse(SuiteStatus, path.read_text(encoding="utf-8"))
 
 
-def test_the_document_says_where_the_suite_is() -> None:
+def test_status_document_of_a_running_suite() -> None:
     current = document()
     assert current.format == "fde-status/1" and current.state == "running"
     run = PLAN.runs[1]
@@ -67,7 +67,7 @@ def test_the_document_says_where_the_suite_is() -> None:
     assert document(since_s=12.0).left_s == left_s - 10
 
 
-def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> None:
+def test_remaining_time_before_the_first_and_after_the_last_line() -> None:
     assert document([]).state == "starting" and document([]).left_s is None
     ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
     assert document(ended).left_s == 0
@@ -75,7 +75,7 @@ def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> N
     assert ("left", "nothing") in status.rows(document(ended))
 
 
-def test_waiting_is_no_progress() -> None:
+def test_waiting_leaves_the_remaining_time_unchanged() -> None:
     waiting = [
         *ENTRIES,
         replace(ENTRIES[-1], state="waiting", cause="load", detail="something runs"),
@@ -85,15 +85,15 @@ def test_waiting_is_no_progress() -> None:
     assert early.waiting == "something runs"
 
 
-def test_the_board_writes_status_and_says_lines(
+def test_the_board_writes_the_status_and_prints_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages: list[str] = []
-    board = status.Board(PLAN, tmp_path, messages.append)
+    board = status.Board(PLAN, tmp_path, messages.append, watts=WATTS, gaps=GAPS)
     board.note("recorders are on")
     assert read(tmp_path).state == "starting"
     for count in range(1, len(ENTRIES) + 1):
-        board.entry(ENTRIES[:count], WATTS, GAPS)
+        board.entry(ENTRIES[:count])
     current = read(tmp_path)
     assert f"process {os.getpid()}, since " in str(current.holder)
     assert current.watts == WATTS and current.gaps == GAPS
@@ -111,13 +111,13 @@ def test_the_board_writes_status_and_says_lines(
     assert capsys.readouterr().out == ""
 
 
-def test_of_lines_from_before_the_session_only_the_last_is_told(tmp_path: Path) -> None:
+def test_of_old_entries_only_the_last_is_printed(tmp_path: Path) -> None:
     messages: list[str] = []
-    status.Board(PLAN, tmp_path, messages.append).entry(ENTRIES, WATTS, GAPS)
+    status.Board(PLAN, tmp_path, messages.append).entry(ENTRIES)
     assert len(messages) == 1 and "measuring" in messages[0]
 
 
-def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: Path) -> None:
+def test_without_a_terminal_each_block_and_answer_is_a_line(tmp_path: Path) -> None:
     messages: list[str] = []
     board = status.Board(PLAN, tmp_path, messages.append)
     lines = [(0.0, "suite-started", "")]
@@ -127,8 +127,8 @@ def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: P
     lines += [(99.0, "suite-finished", "")]
     entries = journal(lines)
     for count in range(1, len(entries) + 1):
-        board.entry(entries[:count], WATTS, GAPS)
-        board.tick(WATTS, GAPS)
+        board.entry(entries[:count])
+        board.tick()
         if count in (33, 63):  # the second block has begun, the third
             board.answer(replace(ANSWER, blocks=count // 30))
     assert [line.split(",")[0].split(":")[0] for line in messages] == [
@@ -143,7 +143,7 @@ def test_without_a_terminal_a_block_is_a_line_and_its_answer_another(tmp_path: P
     assert read(tmp_path).answer == ANSWER
 
 
-def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
+def test_long_waits_are_printed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = status.Lines()
@@ -159,17 +159,17 @@ def test_a_wait_is_said_once_it_lasts_and_silence_ends_after_a_while(
     assert len(lines.next(document())) == 1
 
 
-def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_status_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "status").write_text("in the way", encoding="utf-8")
     messages: list[str] = []
     board = status.Board(PLAN, tmp_path, messages.append)
     board.note("begun")
-    board.entry(ENTRIES, WATTS, GAPS)
+    board.entry(ENTRIES)
     assert [line for line in messages if "cannot be written" in line] == [
         "the status cannot be written (File exists); the suite continues"
     ]
     (tmp_path / "status").unlink()
-    board.entry(ENTRIES, WATTS, GAPS)
+    board.entry(ENTRIES)
     assert read(tmp_path).finished == 1
 
 
@@ -209,16 +209,16 @@ print("which nobody reads", flush=True)
 """
 
 
-def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
+def test_a_closed_terminal_ends_only_the_view(tmp_path: Path) -> None:
     suite_folder(tmp_path, plan(blocks=3))
-    leader, here = pty.openpty()
+    leader, follower = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", CLOSED, tmp_path],
         stdin=subprocess.PIPE,
-        stdout=here,
+        stdout=follower,
         env={**os.environ, "PYTHONPATH": str(Path(status.__file__).parents[2])},
     ) as process:
-        os.close(here)
+        os.close(follower)
         out = b""
         while b"begun" not in out:
             out += os.read(leader, 65536)
@@ -229,16 +229,14 @@ def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path
 
 
 @pytest.mark.parametrize("columns", [80, 60])
-def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
-    tmp_path: Path, columns: int
-) -> None:
+def test_the_view_is_redrawn_in_place_at_the_terminals_width(tmp_path: Path, columns: int) -> None:
     event = Event(NOW.isoformat(), f"{EVIL} {'long ' * 40}")
     documents = [
         document(),
         document(events=3 * (event,)),
         document(events=(event,), answer=ANSWER),
     ]
-    texts = [json.dumps(asdict(each)) for each in documents]
+    texts = [json.dumps(asdict(d)) for d in documents]
     (tmp_path / "documents").write_text("\n".join(texts), encoding="utf-8")
     heading, *shown, after, end = terminal.run(
         DRAW, tmp_path / "documents", columns, columns=columns
@@ -257,10 +255,10 @@ def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
 
 
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("PYTHONIOENCODING", "ascii")])
-def test_a_terminal_that_cannot_draw_is_left_alone(
+def test_a_dumb_or_ascii_terminal_gets_plain_output(
     tmp_path: Path, variable: str, value: str
 ) -> None:
     (tmp_path / "documents").write_text(json.dumps(asdict(document())), encoding="utf-8")
-    shown = terminal.run(DRAW, tmp_path / "documents", 80, given={variable: value})
+    shown = terminal.run(DRAW, tmp_path / "documents", 80, environment={variable: value})
     assert "".join(shown).isascii()
     assert any(line.startswith("suite ") for line in shown) == (variable != "TERM")

@@ -22,48 +22,50 @@ PLAN = plans.parse(plan())
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
 
 
-def found(lines: int | None, machine_id: str = "m") -> Identity:
+def identity_of(lines: int | None, machine_id: str = "m") -> Identity:
     return Identity(machine_id, "b", {PLAN.suite_id: lines})
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """Make a suite of which three lines were fetched."""
-    target_identity.require_same_machine(PLAN, tmp_path, found(0), None)
+    target_identity.require_same_machine(PLAN, tmp_path, identity_of(0), None)
     (tmp_path / "journal.jsonl").write_text(text_of(journal(LINES)), encoding="utf-8")
     return tmp_path
 
 
-def test_it_goes_on_where_it_was_begun(begun: Path) -> None:
+def test_the_same_machine_is_accepted(begun: Path) -> None:
     for lines in (3, 40):
-        target_identity.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
+        target_identity.require_same_machine(PLAN, begun, identity_of(lines), PLAN.sha256)
 
 
 @pytest.mark.parametrize(
-    ("identity", "plan_sha256", "said"),
+    ("identity", "plan_sha256", "refusal"),
     [
-        (found(3, "another"), PLAN.sha256, refuses("other-machine")),
-        (found(2), PLAN.sha256, refuses("target-journal-shorter", lines=2, copied=3)),
-        (found(None), PLAN.sha256, refuses("target-journal-damaged")),
+        (identity_of(3, "another"), PLAN.sha256, refuses("other-machine")),
+        (identity_of(2), PLAN.sha256, refuses("target-journal-shorter", lines=2, copied=3)),
+        (identity_of(None), PLAN.sha256, refuses("target-journal-damaged")),
         (Identity("m", "b"), None, refuses("target-journal-shorter", lines=0)),
     ],
 )
-def test_another_machine_and_lost_lines_are_refused(
-    begun: Path, identity: Identity, plan_sha256: str | None, said: Refusal
+def test_another_machine_and_a_shorter_journal_are_refused(
+    begun: Path, identity: Identity, plan_sha256: str | None, refusal: Refusal
 ) -> None:
-    kept = (begun / target_identity.IDENTITY).read_text(encoding="utf-8")
-    with said:
+    text = (begun / target_identity.IDENTITY).read_text(encoding="utf-8")
+    with refusal:
         target_identity.require_same_machine(PLAN, begun, identity, plan_sha256)
-    assert (begun / target_identity.IDENTITY).read_text(encoding="utf-8") == kept
+    assert (begun / target_identity.IDENTITY).read_text(encoding="utf-8") == text
 
 
 def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
     with refuses("other-plan-there"):
-        target_identity.require_same_machine(PLAN, tmp_path, found(0), "0" * 64)
+        target_identity.require_same_machine(PLAN, tmp_path, identity_of(0), "0" * 64)
     assert not (tmp_path / target_identity.IDENTITY).exists()
 
 
-def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_journal_and_plan_of_a_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The agent's own command over a shell that stands in for ssh."""
     standin = Standin(tmp_path / "there", monkeypatch)
     agent = AgentClient(resolved(), PLAN.suite_id)
@@ -80,7 +82,7 @@ def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
         agent.identity()
 
 
-def test_what_a_session_meets_is_logged_with_its_end_each_on_one_line(tmp_path: Path) -> None:
+def test_the_log_has_one_line_per_record_and_the_final_error(tmp_path: Path) -> None:
     for error in (ControllerError("no\nroom"), KeyboardInterrupt()):
         with pytest.raises(type(error)), suite_folder.logged(tmp_path):
             logging.getLogger("controller.session.follow_loop").debug("a \x1b[2J try")
@@ -88,8 +90,8 @@ def test_what_a_session_meets_is_logged_with_its_end_each_on_one_line(tmp_path: 
     logging.getLogger("controller").error("after it")
     lines = (tmp_path / suite_folder.LOG).read_text(encoding="utf-8").splitlines()
     times, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
-    now = datetime.now(UTC)
-    assert all(now - datetime.fromisoformat(time) < timedelta(hours=1) for time in times)
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    assert all(datetime.fromisoformat(time) > hour_ago for time in times)
     assert [" ".join(words.split()) for words in texts] == [
         "DEBUG controller.session.follow_loop: a \\x1b[2J try",
         "ERROR controller: ended: no room",
@@ -98,7 +100,7 @@ def test_what_a_session_meets_is_logged_with_its_end_each_on_one_line(tmp_path: 
     ]
 
 
-def test_a_log_without_room_ends_nothing(
+def test_a_log_on_a_full_disk_raises_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / suite_folder.LOG).symlink_to("/dev/full")

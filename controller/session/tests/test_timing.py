@@ -48,7 +48,7 @@ WHOLE = [
 ]
 
 
-def test_measuring_is_the_phases_of_finished_runs_and_all_parts_add_up() -> None:
+def test_the_parts_of_the_wall_time_add_up() -> None:
     entries = journal([*WHOLE, (20.2, "running", IDS[1], ""), (29.2, "void", IDS[1], "proof")])
     runs = [FINISHED, replace(FINISHED, status="void", t_start_ns=None, t_end_ns=None)]
     result = timing.suite_timing(entries, runs, 1.0, timing.Controller(40.0, 3.0, 2.0))
@@ -63,36 +63,7 @@ def test_measuring_is_the_phases_of_finished_runs_and_all_parts_add_up() -> None
     assert result.measuring_share == pytest.approx(9 / 40)
 
 
-def test_a_try_whose_repetition_was_asked_for_later_counts_as_void() -> None:
-    again = [
-        (20, "void", IDS[0], "repeat"),
-        (20, "switching", IDS[0], ""),
-        (26, "running", IDS[0], ""),
-        (40, "proving", IDS[0], ""),
-        (44, "finished", IDS[0], ""),
-    ]
-    spent = timing.state_seconds(journal([*WHOLE, *again]))
-    assert spent["repeated_s"] == pytest.approx(20)
-    assert spent["switching_s"] == pytest.approx(6)
-    assert spent["running_s"] == pytest.approx(14)
-    assert spent["proving_s"] == pytest.approx(4)
-
-
-def test_waiting_within_and_between_runs_is_no_work() -> None:
-    lines = [
-        *WHOLE,
-        (20, "waiting", "", "held"),
-        (50, "running", IDS[1], ""),
-        (53, "waiting", IDS[1], "temperature"),
-        (60, "running", IDS[1], ""),
-        (64, "finished", IDS[1], ""),
-    ]
-    spent = timing.state_seconds(journal(lines))
-    assert spent["waiting_s"] == pytest.approx(30 + 7)
-    assert spent["running_s"] == pytest.approx(12 + 3 + 4)
-
-
-def test_preconditioning_has_a_place_of_its_own() -> None:
+def test_preconditioning_is_a_separate_part() -> None:
     lines = [
         (0, "suite-started", "", ""),
         (1, "preconditioning", "", ""),
@@ -120,7 +91,7 @@ def cut_power() -> list[Entry]:
     return [*before, *journal(later, boot_id="b")]
 
 
-def test_a_power_cut_is_told_by_the_clock_readings() -> None:
+def test_a_power_cut_is_down_time_by_the_clock_readings() -> None:
     clock = [CLOCK[0], replace(CLOCK[1], t_send_ns=0, t_receive_ns=0)]
     spent = timing.state_seconds(cut_power(), clock)
     assert spent["down_s"] == pytest.approx(180 - 120 + 1)
@@ -132,37 +103,57 @@ def test_a_power_cut_is_told_by_the_clock_readings() -> None:
 @pytest.mark.parametrize(
     "clock", [[], CLOCK[:1], [CLOCK[0], replace(CLOCK[1], controller_boot_id="later")]]
 )
-def test_what_no_clock_tells_is_counted_nowhere(clock: Sequence[ClockReading]) -> None:
+def test_a_power_cut_without_clock_readings_is_not_counted(clock: Sequence[ClockReading]) -> None:
     assert timing.state_seconds(cut_power(), clock)["down_s"] == pytest.approx(1)
 
 
-def test_an_agent_that_ended_in_order_was_not_away() -> None:
-    lines = [*WHOLE, (21, "suite-failed", "", ""), (900, "suite-started", "", "")]
-    assert timing.state_seconds(journal(lines))["down_s"] == 0
-    killed = [*WHOLE, (900, "suite-started", "", "")]
-    assert timing.state_seconds(journal(killed))["down_s"] == pytest.approx(880)
+REPEATED = [
+    (20, "void", IDS[0], "repeat"),
+    (20, "switching", IDS[0], ""),
+    (26, "running", IDS[0], ""),
+    (40, "proving", IDS[0], ""),
+    (44, "finished", IDS[0], ""),
+]
+WAITED = [
+    (20, "waiting", "", "held"),
+    (50, "running", IDS[1], ""),
+    (53, "waiting", IDS[1], "temperature"),
+    (60, "running", IDS[1], ""),
+    (64, "finished", IDS[1], ""),
+]
+STOPPED = [
+    (21, "running", IDS[1], ""),
+    (30, "void", IDS[1], "stopped"),
+    (31, "suite-failed", "", "stopped"),
+    (900, "suite-started", "", ""),
+]
 
 
-def test_a_try_that_was_stopped_in_order_is_a_void_one() -> None:
-    stopped = [
-        *WHOLE,
-        (21, "running", IDS[1], ""),
-        (30, "void", IDS[1], "stopped"),
-        (31, "suite-failed", "", "stopped"),
-        (900, "suite-started", "", ""),
-    ]
-    spent = timing.state_seconds(journal(stopped))
-    assert spent["repeated_s"] == pytest.approx(9) and spent["down_s"] == 0
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        (REPEATED, {"repeated_s": 20, "switching_s": 6, "running_s": 14, "proving_s": 4}),
+        (WAITED, {"waiting_s": 30 + 7, "running_s": 12 + 3 + 4}),
+        (STOPPED, {"repeated_s": 9, "down_s": 0}),
+        (STOPPED[2:], {"down_s": 0}),
+        (STOPPED[3:], {"down_s": 880}),  # the agent was killed
+    ],
+)
+def test_seconds_in_each_state(
+    lines: list[tuple[float, str, str, str]], seconds: dict[str, float]
+) -> None:
+    spent = timing.state_seconds(journal([*WHOLE, *lines]))
+    assert {key: spent[key] for key in seconds} == pytest.approx(seconds)
 
 
-def test_no_more_is_lost_than_the_sessions_lasted() -> None:
+def test_down_time_is_bounded_by_the_wall_time() -> None:
     killed = journal([*WHOLE, (900, "suite-started", "", "")])
     result = timing.suite_timing(killed, [FINISHED], 1.0, timing.Controller(100.0))
     assert result.down_s == pytest.approx(80)
     assert total(result) == pytest.approx(100)
 
 
-def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
+def test_timing_of_a_suite_folder(tmp_path: Path) -> None:
     suite_folder(tmp_path, plan(blocks=1), journal(WHOLE))
     for name in (IDS[0], f"{IDS[0]}.void-1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
@@ -182,7 +173,7 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     assert timing.table(replace(result, wall_s=0.0)) == []
 
 
-def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:
+def test_a_session_records_its_duration(tmp_path: Path) -> None:
     seconds = {"start_s": 1.0}
     with session_times.recorded(tmp_path, seconds):
         assert session_times.read_sessions(tmp_path)[0].killed
@@ -191,7 +182,7 @@ def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None
     assert {"start_s": session.line.start_s, "wall_s": session.wall_s} == seconds
 
 
-def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
+def test_a_killed_session_lasts_to_its_last_clock_reading() -> None:
     lines = [
         SessionLine(10 * NS, "a"),
         SessionLine(100 * NS, "a"),
@@ -205,6 +196,6 @@ def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
     assert [s.wall_s for s in sessions] == [30.0, 30.0, 7.0]
 
 
-def test_one_that_was_killed_at_once_took_nothing() -> None:
+def test_a_session_killed_at_once_lasts_0_s() -> None:
     (session,) = session_times.sessions_of([SessionLine(1, "a")], [])
     assert session.killed and session.wall_s == 0.0

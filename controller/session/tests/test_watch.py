@@ -18,12 +18,12 @@ from contract.documents import GroupDocument
 from contract.files import write_json
 from contract.journal import Entry
 from contract.places import ROOT, suites_folder
-from contract.tests.programs import program
 from contract.tests.refusal import refuses
 from controller.session import suite_folder, watch
 from controller.session.seal import MANIFEST
 from controller.tests import examples
 from controller.tests.examples import journal, plan, resolved, text_of
+from controller.tests.standin import Standin
 
 DOCUMENT = plan(blocks=1)
 PLAN = plans.parse(DOCUMENT)
@@ -47,10 +47,11 @@ folder = Path(sys.argv[1])
 with suite_folder.locked(folder):
     board = Board(plan.load(folder / "plan.json"), folder, lambda _: None)
     entries = journal.read(folder / "journal.jsonl")
-    board.entry(entries[:2], {"system": 12.0}, {"meter0": 0})
+    board.watts, board.gaps = {"system": 12.0}, {"meter0": 0}
+    board.entry(entries[:2])
     print("on", flush=True)
     sys.stdin.readline()
-    board.entry(entries, {"system": 12.0}, {"meter0": 0})
+    board.entry(entries)
     if sys.argv[2] == "seals":
         (folder / "manifest.json").write_text("{}")
 """
@@ -84,7 +85,7 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_session_here_is_shown_until_it_has_sealed(
+def test_a_local_session_is_shown_until_its_seal(
     folder: Path, capsys: pytest.CaptureFixture[str], named: bool
 ) -> None:
     messages: list[str] = []
@@ -100,7 +101,7 @@ def test_a_session_here_is_shown_until_it_has_sealed(
     assert len(messages) == 1 and f"{folder.name} lists what ran" in messages[0]
 
 
-def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
+def test_a_killed_session_names_resume(folder: Path) -> None:
     messages: list[str] = []
     with session(folder, "is killed") as process:
         threading.Timer(0.5, process.kill).start()
@@ -108,7 +109,7 @@ def test_a_session_that_is_gone_is_told_with_the_way_out(folder: Path) -> None:
     assert "fde resume " in messages[-1] and "not sealed" in messages[-1]
 
 
-def test_a_group_is_told_host_by_host(folder: Path) -> None:
+def test_a_group_has_an_outcome_per_host(folder: Path) -> None:
     other = {**DOCUMENT, "suite_id": "smoke-other-20260102T030405Z", "host": "other"}
     examples.suite_folder(folder.parent / str(other["suite_id"]), other)
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
@@ -121,32 +122,11 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     assert "has ended: fde summary" in messages[0] and "fde resume" in messages[1]
 
 
-def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
+def test_watching_without_a_running_suite_is_refused(folder: Path) -> None:
     with refuses("nothing-runs"):
         watch.run(None, None, print)
     with refuses("no-plan"):
         watch.run(folder.parent, None, print)
-
-
-# In place of SSH: the command for the target is run here, with the target's folders below $THERE.
-SSH = """
-for command; do :; done
-suites="s#/var/lib/fde-testbed/suites#$THERE#g"
-exec sh -c "$(printf %s "$command" | sed "$suites; s#/opt/fde-testbed#$CODE#g")"
-"""
-
-
-@pytest.fixture
-def there(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    program(tmp_path / "bin" / "ssh", SSH)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setenv("THERE", str(folder.parent))
-    code = tmp_path / "code"  # as on a target, no blank in it
-    code.symlink_to(ROOT)
-    monkeypatch.setenv("CODE", str(code))
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    return scratch
 
 
 def append(path: Path, entries: list[Entry]) -> None:
@@ -154,11 +134,13 @@ def append(path: Path, entries: list[Entry]) -> None:
         file.write(text_of(entries))
 
 
-def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: Path) -> None:
-    (folder / "journal.jsonl").write_text("", encoding="utf-8")
-    append(folder / "journal.jsonl", ENTRIES[:2])
+def test_a_remote_suite_is_followed_by_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin = Standin(tmp_path / "target", monkeypatch)
+    folder = examples.suite_folder(standin.suites / PLAN.suite_id, DOCUMENT, ENTRIES[:2])
     with suite_folder.locked(folder):
-        source = watch.RemoteSuite(resolved(), PLAN.suite_id, there)
+        source = watch.RemoteSuite(resolved(), PLAN.suite_id, tmp_path)
         timer = threading.Timer(4, append, [folder / "journal.jsonl", ENTRIES[2:]])
         timer.start()
         watch._show([source])
@@ -170,6 +152,9 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
     assert "power and gaps are known" in current.events[0].text
 
 
-def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:
+def test_a_remote_suite_that_does_not_exist_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Standin(tmp_path / "target", monkeypatch)
     with refuses("command-failed", status=1):
-        watch.RemoteSuite(resolved(), "none-such", there)
+        watch.RemoteSuite(resolved(), "none-such", tmp_path)
