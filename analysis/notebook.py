@@ -63,24 +63,24 @@ print(f"{suite.id}: its figures are {suite.origin}.", *suite.problems, sep="\n- 
 
 
 # %%
-def compare(what: str, ours: pl.DataFrame, theirs: pl.DataFrame, *keys: str) -> int:
-    """Say how many figures of two tables differ by more than rounding; join them by `keys`."""
-    both = ours.join(theirs, on=list(keys), suffix="_report", nulls_equal=True)
-    names = [n for n in ours.columns if n not in keys and f"{n}_report" in both.columns]
-    pairs = [(a, b) for n in names for a, b in both.select(n, f"{n}_report").iter_rows()]
+def compare(title: str, ours: pl.DataFrame, theirs: pl.DataFrame, *keys: str) -> int:
+    """Print how many figures of two tables differ by more than rounding; join them by `keys`."""
+    joined = ours.join(theirs, on=list(keys), suffix="_report", nulls_equal=True)
+    names = [n for n in ours.columns if n not in keys and f"{n}_report" in joined.columns]
+    pairs = [(a, b) for n in names for a, b in joined.select(n, f"{n}_report").iter_rows()]
     figures = [(a, b) for a, b in pairs if a is not None or b is not None]
     wrong = sum(
         a is None or b is None or abs(a - b) > 1e-9 * max(abs(a), abs(b)) for a, b in figures
     )
-    lacking = max(ours.height, theirs.height) - both.height
+    lacking = max(ours.height, theirs.height) - joined.height
     print(
-        f"{what}: {wrong + lacking} of {len(figures) + lacking} figures differ from the report's."
+        f"{title}: {wrong + lacking} of {len(figures) + lacking} figures differ from the report's."
     )
     return int(wrong + lacking)
 
 
 def label_of(origin: str) -> str:
-    """Return what a picture of figures that were not measured must say."""
+    """Return what a picture of figures that were not measured must state."""
     return "" if origin == "measured" else f" ({origin})"
 
 
@@ -135,11 +135,11 @@ phases
 # %%
 if run_id and power.height:
     figure, axis = plt.subplots(figsize=(9, 3.4))
-    for (source, name), one in power.group_by("source", "component", maintain_order=True):
-        start_s, end_s = one["start_s"].to_numpy(), one["end_s"].to_numpy()
+    for (source, name), curve in power.group_by("source", "component", maintain_order=True):
+        start_s, end_s = curve["start_s"].to_numpy(), curve["end_s"].to_numpy()
         gaps = np.flatnonzero(start_s[1:] > end_s[:-1] + 1e-6) + 1
         seconds_of = np.insert(np.column_stack([start_s, end_s]).ravel(), 2 * gaps, np.nan)
-        watts_of = np.insert(np.repeat(one["power_w"].to_numpy(), 2), 2 * gaps, np.nan)
+        watts_of = np.insert(np.repeat(curve["power_w"].to_numpy(), 2), 2 * gaps, np.nan)
         axis.plot(seconds_of, watts_of, lw=0.9, label=f"{name} ({source})")
     for i, (name, _, _, begin, end) in enumerate(phases.iter_rows()):
         axis.axvspan(begin, end, color="tab:blue", alpha=0.12 if i % 2 else 0.06, lw=0)
@@ -412,9 +412,9 @@ tested
 # calls nothing equivalent from fewer than six blocks, or where runs are on two levels.
 
 # %%
-known = tested.drop_nulls("p_value").sort("p_value").with_row_index()
+with_p_value = tested.drop_nulls("p_value").sort("p_value").with_row_index()
 holm = (pl.col("p_value") * (pl.len() - pl.col("index"))).cum_max().clip(upper_bound=1)
-known.with_columns(holm=holm).drop("index").join(
+with_p_value.with_columns(holm=holm).drop("index").join(
     summary.select("workload", "configuration", "p_adjusted", "verdict", "doubts"),
     on=["workload", "configuration"],
 )
@@ -525,8 +525,8 @@ def payback(
         return np.nan, np.nan, worth
     years = price / a_year
     if interest > 0:
-        left = 1 - interest * price / a_year
-        years = -np.log(left) / np.log1p(interest) if left > 0 else np.nan
+        share = 1 - interest * price / a_year
+        years = -np.log(share) / np.log1p(interest) if share > 0 else np.nan
     return price / a_run, float(years), worth
 
 

@@ -70,7 +70,14 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
         runs = tuple(run for run in suite.runs if plan and run.workload == plan.workload)
         energy = reference_rows(suite, energy_table(replace(suite, runs=runs)))
     yield drift_check_sentence(suite, drift_check(suite, energy, TargetClock.fit(suite.clock)))
-    yield _time(suite)
+    wall_s = suite.timing.wall_s
+    if not wall_s > 0:
+        yield "Where the time went is unknown: timing.json is written when the suite is fetched."
+        return
+    shares = {name: getattr(suite.timing, key) / wall_s for key, name in PARTS.items()}
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    parts = [f"{name} {share:.0%}" for name, share in most if share > 0.005]
+    yield f"Of {duration(wall_s)}: {', '.join(parts)}."
 
 
 def _when(suite: Suite) -> str:
@@ -94,13 +101,3 @@ def _instant(text: str) -> datetime | None:
     except ValueError:
         return None
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
-def _time(suite: Suite) -> str:
-    wall_s = suite.timing.wall_s
-    if not wall_s > 0:
-        return "Where the time went is unknown: timing.json is written when the suite is fetched."
-    shares = {name: getattr(suite.timing, key) / wall_s for key, name in PARTS.items()}
-    most = sorted(shares.items(), key=lambda item: -item[1])
-    parts = [f"{name} {share:.0%}" for name, share in most if share > 0.005]
-    return f"Of {duration(wall_s)}: {', '.join(parts)}."

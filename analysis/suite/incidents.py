@@ -141,6 +141,11 @@ def incident_log(suite: Suite) -> IncidentLog:
     begun = {run.run_id for run in suite.runs}
     begun |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
+    waits_s: dict[str, list[float]] = {}  # by cause; a wait that a boot ended has no length
+    seconds_after = [*(span.seconds for span in spans(suite.journal)), None]
+    for entry, seconds in zip(suite.journal, seconds_after, strict=False):
+        if entry.state == "waiting":
+            waits_s.setdefault(entry.cause, []).append(max(0.0, seconds or 0.0))
     silences = [(meter.name, pauses_s(meter.samples)) for meter in suite.meters]
     unlinked_s = link_pauses_s(suite.clock, suite.journal)
     return IncidentLog(
@@ -150,7 +155,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         repeated=_repeated(attempts),
         interrupted=sum(cause in INTERRUPTIONS for cause in causes),
         voids=tuple(_group_voids(attempts)),
-        waits=_waits(suite.journal),
+        waits=tuple(Pause(cause, len(waits), sum(waits)) for cause, waits in waits_s.items()),
         never=sum(run.run_id not in begun for run in suite.plan.runs),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
@@ -188,15 +193,6 @@ def _starts(entries: Sequence[Entry]) -> Iterator[Literal["resumed", "reboot", "
             else:
                 yield "reboot" if span.seconds is None else "restart"
         started = span.starting
-
-
-def _waits(entries: Sequence[Entry]) -> tuple[Pause, ...]:
-    """Sum the waits by cause; a wait that a boot ended has no length."""
-    lengths_s: dict[str, list[float]] = {}
-    for entry, seconds in zip(entries, [*(s.seconds for s in spans(entries)), None], strict=False):
-        if entry.state == "waiting":
-            lengths_s.setdefault(entry.cause, []).append(max(0.0, seconds or 0.0))
-    return tuple(Pause(cause, len(waits), sum(waits)) for cause, waits in lengths_s.items())
 
 
 def _repeated(attempts: Sequence[Attempt]) -> int:

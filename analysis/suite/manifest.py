@@ -87,7 +87,12 @@ def check_journal(folder: Path, counted: Collection[str]) -> Findings:
     """
     entries, unreadable = journals.readable(folder / "journal.jsonl")
     history = History(entries)
-    problems = [*_order(entries, unreadable), *_missing(folder, history), *_steady(folder, entries)]
+    problems = [*_order(entries, unreadable), *_missing(folder, history)]
+    steady = [entry.facts for entry in entries if entry.state == PRECONDITIONED]
+    for role, sha256 in {facts.get("disk"): facts.get("sha256") for facts in steady}.items():
+        path = folder / "precondition" / f"{role}.json"
+        if sha256 != (_sum_of(path) if names.safe(role) else ""):
+            problems.append(f"precondition/{role}.json is not the one that the journal closed.")
     last = {attempt.run_id: attempt for attempt in history.latest}
     finished = {run_id for run_id, run in last.items() if run.state == "finished"}
     for run_id in sorted({*counted, *finished}):
@@ -145,16 +150,6 @@ def _missing(folder: Path, history: History) -> Iterator[str]:
             document = strict_json.load(_Closed, folder / "runs" / run_id / "run.json")
             if document is not None and document.status == "finished":
                 yield f"Run {run_id} finished, but the journal leaves it at {state}: it was cut."
-
-
-def _steady(folder: Path, entries: Sequence[Entry]) -> Iterator[str]:
-    """Compare how the disks were preconditioned with what the journal closed."""
-    steady = [entry.facts for entry in entries if entry.state == PRECONDITIONED]
-    closed = {facts.get("disk"): facts.get("sha256") for facts in steady}
-    for role, sha256 in closed.items():
-        path = folder / "precondition" / f"{role}.json"
-        if sha256 != (_sum_of(path) if names.safe(role) else ""):
-            yield f"precondition/{role}.json is not the one that the journal closed."
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
     root = tmp_path_factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
 
-    def made(name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
-        folder, kept = root / "shared" / name, root / f"{name}.pickle"
+    def make_once(name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
+        folder, pickled = root / "shared" / name, root / f"{name}.pickle"
         with (root / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not kept.exists():
-                kept.write_bytes(pickle.dumps(make(folder)))
-        return folder, pickle.loads(kept.read_bytes())
+            if not pickled.exists():
+                pickled.write_bytes(pickle.dumps(make(folder)))
+        return folder, pickle.loads(pickled.read_bytes())
 
-    return made
+    return make_once
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,10 @@ class FaultySuite:
     missed: str  # the run that the meter did not see whole
 
 
-def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[str, Any]:
+def line(state: str, run_id: str = "", detail: str = "", **fields: Any) -> dict[str, Any]:
     cause = "failed" if state == "void" else ""
     names = {"boot_id": BOOT, "state": state, "run_id": run_id, "cause": cause}
-    return {**names, "detail": detail, "facts": {}, **more}
+    return {**names, "detail": detail, "facts": {}, **fields}
 
 
 def faulty(folder: Path) -> FaultySuite:
@@ -56,10 +56,10 @@ def _journal(folder: Path, order: list[str]) -> None:
     def at(state: str, run_id: str) -> int:
         return next(i for i, x in enumerate(lines) if (x["state"], x["run_id"]) == (state, run_id))
 
-    def insert(place: int, *more: Mapping[str, Any]) -> None:
+    def insert(place: int, *entries: Mapping[str, Any]) -> None:
         boot = lines[place]["boot_id"]
         t_ns = lines[place]["t_mono_ns"] - 100_000_000
-        for offset, line_more in enumerate(more):
+        for offset, line_more in enumerate(entries):
             lines.insert(place + offset, {"boot_id": boot, "t_mono_ns": t_ns + offset, **line_more})
 
     throttled = "The throttle counter rose by 3 during the run."

@@ -55,12 +55,12 @@ def many(count: int) -> dict[str, dict[str, object]]:
 
 def write_wide(folder: Path) -> None:
     """Seventeen configurations, each slower than the last by 3 %; two workloads, three blocks."""
-    known = many(17)
+    stacks = many(17)
     with pytest.MonkeyPatch.context() as patch:
-        for i, (name, stack) in enumerate(known.items()):
+        for i, (name, stack) in enumerate(stacks.items()):
             patch.setitem(STACKS, name, stack)
             patch.setitem(SLOWER, name, 1 + 0.03 * i)
-        options = Options(configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100)
+        options = Options(configurations=tuple(stacks), workloads=("sql", "idle"), interval_ms=100)
         write_suite(folder, options)
 
 
@@ -133,18 +133,18 @@ class Parsed(HTMLParser):
         self.handle_starttag(tag, attrs)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        known = dict(attrs)
+        attributes = dict(attrs)
         self.tags.add(tag)
         if tag not in VOID:
             self.open.append(tag)
         if re.fullmatch(r"h[1-6]", tag):
             self.headings.append(int(tag[1]))
-        self.anchors += [known["id"] or ""] if known.get("id") else []
-        self.links += [known.get("href") or ""] if tag == "a" else []
+        self.anchors += [attributes["id"] or ""] if attributes.get("id") else []
+        self.links += [attributes.get("href") or ""] if tag == "a" else []
         self.sources += [value or "" for name, value in attrs if name in LOADING]
-        self.scopes += [known.get("scope")] if tag == "th" else []
-        self.pictures += [known.get("alt") or ""] if tag == "img" else []
-        self.tables += [known.get("aria-label")] if tag == "table" else []
+        self.scopes += [attributes.get("scope")] if tag == "th" else []
+        self.pictures += [attributes.get("alt") or ""] if tag == "img" else []
+        self.tables += [attributes.get("aria-label")] if tag == "table" else []
 
 
 OWN_SCRIPTS = frozenset(path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.js"))

@@ -44,16 +44,16 @@ def reboot_controller(
     for writer, place in ((before, meter), (after, later)):
         writer.close()
         decode.write_samples(place)
-    kept = []
+    clock_lines = []
     for line in map(json.loads, (folder / "clock.jsonl").read_text().splitlines()):
         if line["t_send_ns"] < gone_ns:
-            kept.append({**line, "controller_boot_id": FIRST})
+            clock_lines.append({**line, "controller_boot_id": FIRST})
         elif line["t_send_ns"] >= back_ns:
             moved = {
                 key: line[key] - back_ns + AFTER_BOOT_NS for key in ("t_send_ns", "t_receive_ns")
             }
-            kept.append({**line, **moved, "controller_boot_id": SECOND})
-    write_lines(folder / "clock.jsonl", kept)
+            clock_lines.append({**line, **moved, "controller_boot_id": SECOND})
+    write_lines(folder / "clock.jsonl", clock_lines)
     write_manifest(folder)
 
 
@@ -75,15 +75,15 @@ def suspend_controller(folder: Path, at_s: float, asleep_s: float, journalled: b
             writer.append(frame.t_mono_ns - woken_ns, frame.data)
     writer.close()
     decode.write_samples(meter)
-    kept = []
+    clock_lines = []
     for line in map(json.loads, (folder / "clock.jsonl").read_text().splitlines()):
         later = line["t_send_ns"] >= gone_ns + asleep_ns
         if not later and line["t_receive_ns"] >= gone_ns:
             continue
         moved = {key: line[key] - later * asleep_ns for key in ("t_send_ns", "t_receive_ns")}
         fields = {"controller_asleep_ns": asleep_ns} if journalled and later else {}
-        kept.append({**line, **moved, **fields, "controller_boot_id": FIRST})
-    write_lines(folder / "clock.jsonl", kept)
+        clock_lines.append({**line, **moved, **fields, "controller_boot_id": FIRST})
+    write_lines(folder / "clock.jsonl", clock_lines)
     write_manifest(folder)
 
 

@@ -50,14 +50,14 @@ def rows(papers: Results) -> Rows:
     }
 
 
-def find_row(rows: Sequence[ComparedFigure], **wanted: Any) -> ComparedFigure:
+def find_row(rows: Sequence[ComparedFigure], **fields: Any) -> ComparedFigure:
     """Return the only row whose published figure has these."""
-    (same,) = find_rows(rows, **wanted)
+    (same,) = find_rows(rows, **fields)
     return same
 
 
-def find_rows(rows: Sequence[ComparedFigure], **wanted: Any) -> list[ComparedFigure]:
-    return [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
+def find_rows(rows: Sequence[ComparedFigure], **fields: Any) -> list[ComparedFigure]:
+    return [r for r in rows if all(getattr(r.published, k) == v for k, v in fields.items())]
 
 
 def mean(row: ComparedFigure) -> float:
@@ -77,7 +77,7 @@ VERMA_BYTES = sum({p.size_bytes for p in TABLE_III if p.size_bytes}) / 10
 
 
 @pytest.mark.parametrize(
-    ("paper", "wanted", "expected"),
+    ("paper", "conditions_text", "expected"),
     [
         # A cascade is named from the outside in; the mean of both ways is of the speeds.
         ("analiza", "figure-1 subject=AES(Twofish) operation=decrypt", 160.0),
@@ -103,15 +103,15 @@ VERMA_BYTES = sum({p.size_bytes for p in TABLE_III if p.size_bytes}) / 10
         ("verma", "ranking subject=Blowfish", 2),  # AES is faster here
     ],
 )
-def test_a_figure_stands_beside_what_its_rule_makes_of_ours(
-    rows: Rows, paper: str, wanted: str, expected: float
+def test_a_rule_gives_our_value_of_a_figure(
+    rows: Rows, paper: str, conditions_text: str, expected: float
 ) -> None:
-    entry, *conditions = wanted.split()
+    entry, *conditions = conditions_text.split()
     row = find_row(rows[paper], entry=entry, **dict(c.split("=") for c in conditions))
     assert mean(row) == pytest.approx(expected, rel=0.05)
 
 
-def test_what_stands_in_and_what_joules_are_per_is_kept(rows: Rows) -> None:
+def test_replaced_sizes_and_units_of_joules_are_recorded(rows: Rows) -> None:
     exact, longer = (
         find_row(rows["analiza"], entry=f"figure-{n}", subject="HMAC-SHA-256") for n in (3, 4)
     )
@@ -152,7 +152,7 @@ def test_speeds_are_bytes_over_time_in_the_papers_unit(rows: Rows) -> None:
     assert plain_unit("KB/ms") == (1024_000, "B/s")
 
 
-def test_steps_stand_against_plain_on_the_same_drive(rows: Rows) -> None:
+def test_steps_are_compared_with_plain_on_the_same_drive(rows: Rows) -> None:
     write = {"operation": "write", "quantity": "io_rate", "block_bytes": 4096}
     step = find_row(rows["analiza"], entry="figure-6", subject="AES", **write)
     assert step.configuration == "tcrypt-aes256"
@@ -162,7 +162,7 @@ def test_steps_stand_against_plain_on_the_same_drive(rows: Rows) -> None:
     assert mean(step) * factor == pytest.approx(40 / 0.2 / COST["tcrypt-aes256"], rel=0.05)
 
 
-def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(rows: Rows) -> None:
+def test_truecrypt_and_dmcrypt_are_separate_and_bestcrypt_is_missing(rows: Rows) -> None:
     figure = [r for r in rows["sassani"] if r.published.entry == "figure-1"]
     assert {r.published.software for r in figure} == {"TrueCrypt"}
     stacks = {(r.counterpart.note, r.configuration) for r in figure}
@@ -197,7 +197,7 @@ def test_rsa_decrypts_one_block_whatever_the_size(rows: Rows) -> None:
     assert single_block[0] == pytest.approx(block[0] * MB / 190, rel=0.05)
 
 
-def test_ranks_are_held_against_each_other_by_order_alone(rows: Rows) -> None:
+def test_ranks_are_compared_by_order_only(rows: Rows) -> None:
     ranks = [r for r in rows["verma"] if r.published.quantity == "rank"]
     assert len(ranks) > 1
     assert all(verdict_on(r) is None for r in ranks)
@@ -215,7 +215,7 @@ def test_throughputs_of_different_sizes_are_compared(rows: Rows) -> None:
     assert known(time.measured_ratio).ratio == pytest.approx(110 / 60 / 2, rel=0.05)
 
 
-def test_aes_without_its_instructions_stands_against_the_same_ciphers(rows: Rows) -> None:
+def test_aes_without_its_instructions_is_compared_with_the_same_ciphers(rows: Rows) -> None:
     aes = find_rows(rows["verma"], place="Table III", subject="AES", size_bytes=20_527)
     assert [r.entry for r in aes] == ["cipher_modes", "cipher_modes-no-aes"]  # none of the large
     assert [r.against for r in aes] == ["DES, ECB"] * 2
@@ -229,7 +229,7 @@ def test_aes_without_its_instructions_stands_against_the_same_ciphers(rows: Rows
     assert count_agreement(pair).pairs == 5 + 3
 
 
-def test_rsa_stands_there_twice(rows: Rows) -> None:
+def test_rsa_has_two_counterparts(rows: Rows) -> None:
     first = find_rows(rows["panda"], entry="table-i", subject="RSA", size_bytes=MB)
     assert [r.counterpart.member for r in first] == ["RSA (wraps a key)", "RSA (OAEP of all data)"]
     assert mean(first[1]) > 1000 * mean(first[0])
@@ -256,7 +256,7 @@ def test_without_a_meter_there_are_no_joules(papers: Results) -> None:
         (1.50, 0.50, None, None, "inconclusive"),
     ],
 )
-def test_the_rule(
+def test_a_ratio_gets_its_verdict(
     published_value: float, ours: float, low: float | None, high: float, says: str
 ) -> None:
     assert verdict_on_ratio(published_value, compared(ours, low, high)) == says
@@ -272,7 +272,7 @@ def test_the_papers_own_interval_counts() -> None:
     assert verdict_on_ratio(0.80, compared(1.5, 1.4, 1.6), half_log=0.3) == "inconclusive"
 
 
-def test_what_agrees_by_chance_is_counted() -> None:
+def test_agreement_by_chance_is_counted() -> None:
     """Of ratios within 1.25 of 1 most would agree without any effect, of others none."""
     precise, rough = (1.0, 0.98, 1.02), (1.0, 0.7, 1.4)
     assert chance_of_agreement(1.05, compared(*precise)) == pytest.approx(1, abs=1e-6)
@@ -290,14 +290,14 @@ def test_what_agrees_by_chance_is_counted() -> None:
 
 def test_rates_are_turned_into_costs(rows: Rows) -> None:
     serpent = find_row(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
-    both = known(serpent.cost_ratios)
-    assert both[0] > 1
-    assert both[1].ratio > 1
-    assert known(both[1].low) < both[1].ratio < known(both[1].high)
+    ratios = known(serpent.cost_ratios)
+    assert ratios[0] > 1
+    assert ratios[1].ratio > 1
+    assert known(ratios[1].low) < ratios[1].ratio < known(ratios[1].high)
     assert verdict_on(serpent) == "agrees"  # 5.8 and 6.7
 
 
-def test_a_spoilt_figure_counts_for_nothing_and_spoils_what_is_against_it(rows: Rows) -> None:
+def test_a_spoilt_figure_and_ratios_to_it_have_no_verdict(rows: Rows) -> None:
     assert not any(is_spoilt(p) for p in published("sassani") if p.quantity == "speed")  # the unit
     step = next(r for r in rows["analiza"] if is_spoilt(r.published) and r.cost_ratios)
     assert verdict_on(step) is None
@@ -328,7 +328,7 @@ def test_pairs_are_counted_within_their_group(rows: Rows) -> None:
         ("described", set()),
     ],
 )
-def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> None:
+def test_unsafe_algorithms_are_marked_by_whole_words(text: str, names: set[str]) -> None:
     assert {
         unsafe.name for unsafe in reference.unsafe_algorithms() if unsafe.named_in(text)
     } == names
@@ -353,10 +353,10 @@ def test_a_loss_is_of_the_sizes_that_the_text_means(rows: Rows) -> None:
     assert (lost.configuration, lost.against) == ("tcrypt-aes256", "plain")
     assert mean(lost) == pytest.approx((1 - 1 / cost) * 100, abs=3)
     assert lost.published_ratio == pytest.approx(0.8)  # of speed: 20 % are lost
-    both = lost.cost_ratios
-    assert both is not None
-    assert both[0] == pytest.approx(1.25)
-    assert both[1].ratio == pytest.approx(cost, rel=0.05)
+    ratios = lost.cost_ratios
+    assert ratios is not None
+    assert ratios[0] == pytest.approx(1.25)
+    assert ratios[1].ratio == pytest.approx(cost, rel=0.05)
     assert lost.plain_values is None  # a loss is in no order with others
 
 
@@ -406,7 +406,7 @@ def without(suite: Suite, kind: str) -> Suite:
     return replanned(suite, configurations=others)
 
 
-def test_published_stands_beside_measured(derived: Results) -> None:
+def test_published_figures_are_compared_with_measured(derived: Results) -> None:
     rows = compare_figures(derived.suite, derived.energy, published())
     entries = [row.published.entry for row in rows]
     assert list(dict.fromkeys(entries)) == ["read-10mb", "write-1gb", "untar", "grep"]
@@ -424,13 +424,13 @@ def test_published_stands_beside_measured(derived: Results) -> None:
     assert by["grep", "time", "opal"].origin == "measured"
 
 
-def test_durations_of_what_never_ran_are_synthetic(derived: Results) -> None:
+def test_durations_of_synthetic_runs_are_synthetic(derived: Results) -> None:
     energy = derived.energy.with_columns(origin=pl.lit("synthetic"))
     rows = compare_figures(derived.suite, energy, published())
     assert {row.origin for row in rows} == {"synthetic"}
 
 
-def test_configurations_are_matched_by_what_they_are(derived: Results) -> None:
+def test_configurations_are_matched_by_kind_and_cipher(derived: Results) -> None:
     other = renamed(derived)
     names = {name: find_configuration(other.suite, name) for name in OWN_NAMES}
     assert names == OWN_NAMES
@@ -448,7 +448,7 @@ def test_a_configuration_of_the_same_name_goes_first(derived: Results) -> None:
     assert find_configuration(suite, "dmcrypt-aes128") == "dmcrypt-aes128"
 
 
-def test_what_a_drive_says_of_its_cipher_does_not_matter(derived: Results) -> None:
+def test_a_drives_own_cipher_is_ignored(derived: Results) -> None:
     stacks = tuple(
         replace(stack, settings={**stack.settings, "key_bits": 256})
         if stack.kind == "opal"
@@ -466,7 +466,7 @@ def test_without_a_baseline_there_is_no_ratio(derived: Results) -> None:
     assert all(row.measured is not None and row.measured_ratio is None for row in rows)
 
 
-def test_any_paper_stands_beside_once_it_names_a_workload(derived: Results) -> None:
+def test_any_paper_is_compared_once_it_names_a_workload(derived: Results) -> None:
     """Units are turned into the paper's: its times are in milliseconds."""
     first = published("panda")[10:20]
     figures = [
@@ -482,7 +482,7 @@ def test_any_paper_stands_beside_once_it_names_a_workload(derived: Results) -> N
     assert not compare_figures(derived.suite, derived.energy, published("panda"))
 
 
-def test_a_paper_of_which_nothing_was_measured_is_named_and_has_no_table(derived: Results) -> None:
+def test_an_unmeasured_paper_is_named_without_a_table(derived: Results) -> None:
     """Fujimoto's is touched by this suite, the four others by none of its workloads."""
     page = text_of(published_section.published_section(derived))
     untouched = [c for c in citations() if c.paper != "fujimoto"]

@@ -156,8 +156,8 @@ def drop_file(name: str) -> Callable[[Path], None]:
 def plan_without(*keys: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         plan = json.loads((folder / "plan.json").read_text())
-        kept = {key: value for key, value in plan.items() if key not in keys}
-        (folder / "plan.json").write_text(json.dumps(kept))
+        shortened = {key: value for key, value in plan.items() if key not in keys}
+        (folder / "plan.json").write_text(json.dumps(shortened))
 
     return change
 
@@ -195,28 +195,28 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
 
 @pytest.mark.usefixtures("no_svg")
 @pytest.mark.parametrize("case", USABLE)
-def test_what_can_be_said_is_reported(
+def test_a_damaged_suite_is_reported_with_its_problems(
     suite: Path, case: str, fde: Fde, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     derivations: list[Results] = []
 
-    def kept(folder: Path) -> Results:
+    def record(folder: Path) -> Results:
         derivations.append(results(folder))
         return derivations[-1]
 
-    monkeypatch.setattr(build, "results", kept)
+    monkeypatch.setattr(build, "results", record)
     breakage, *problems = USABLE[case]
     breakage(suite)
-    done = fde("report", suite)
+    outcome = fde("report", suite)
     page = Parsed((suite / "report.html").read_text(encoding="utf-8"))
     assert page.open == []
     assert all(sentence in page.text for sentence in problems)
-    for text in (done.out, page.text, (suite / "summary.csv").read_text(encoding="utf-8")):
+    for text in (outcome.out, page.text, (suite / "summary.csv").read_text(encoding="utf-8")):
         assert not UNWANTED.search(text)
     asked = [line.question for line in first_page.lines(derivations[0], suite)]
     assert list(dict.fromkeys(asked)) == ["cost", "most", "payback", "trust", "next"]
     assert derivations[0].energy["energy_j"].is_nan().sum() == 0
-    assert "panicked" not in done.err or breakage is damaged_unsealed
+    assert "panicked" not in outcome.err or breakage is damaged_unsealed
     assert not list(suite.glob(".*.new"))
 
 
@@ -229,7 +229,7 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
     assert load(suite).equals(load(sound_suite))
 
 
-@pytest.mark.parametrize("what", ["report", "verify", "summary", "compare"])
+@pytest.mark.parametrize("command", ["report", "verify", "summary", "compare"])
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -240,16 +240,16 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
         ('{"format": "fde-plan/9"}', "use the version of the testbed that made it"),
     ],
 )
-def test_what_is_no_suite_is_refused(
-    what: str, plan: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_plan_is_refused(
+    command: str, plan: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()
     if plan is not None:
         (folder / "plan.json").write_text(plan, encoding="utf-8")
     before = sorted(folder.iterdir())
-    folders = [folder, folder] if what == "compare" else [folder]
-    assert main([what, *map(str, folders)]) == 1
+    folders = [folder, folder] if command == "compare" else [folder]
+    assert main([command, *map(str, folders)]) == 1
     stderr = capsys.readouterr().err
     assert stderr.startswith("fde: ") and message in stderr
     assert len(stderr.splitlines()) == 1 and not UNWANTED.search(stderr)
@@ -262,22 +262,20 @@ def test_what_is_no_suite_is_refused(
 def test_a_full_disk_leaves_the_report_from_before(
     suite: Path, most_kib: int, name: str, fde: Fde
 ) -> None:
-    for kept in ("energy.parquet", "report.html"):
-        (suite / kept).write_text("from before", encoding="utf-8")
+    for product in ("energy.parquet", "report.html"):
+        (suite / product).write_text("from before", encoding="utf-8")
     with limited(most_kib):
-        done = fde("report", suite, status=1)
+        outcome = fde("report", suite, status=1)
     # Where standard output is a file, it is limited as well.
-    assert done.err.splitlines()[0] == (
+    assert outcome.err.splitlines()[0] == (
         f"fde: Cannot write {name}: File too large. What stood there before is as it was."
     )
-    for kept in ("report.html", *(["energy.parquet"] if most_kib == 1 else [])):
-        assert (suite / kept).read_text(encoding="utf-8") == "from before"
+    for product in ("report.html", *(["energy.parquet"] if most_kib == 1 else [])):
+        assert (suite / product).read_text(encoding="utf-8") == "from before"
     assert not list(suite.glob(".*.new"))
 
 
-def test_whatever_stands_in_a_file_there_is_an_answer_or_a_sentence(
-    tmp_path: Path, thorough: bool
-) -> None:
+def test_any_content_gives_an_answer_or_a_sentence(tmp_path: Path, thorough: bool) -> None:
     """A value of another kind at any place, some of them at random; then each file as a whole."""
     suite = tmp_path / "suite"
     write_suite(suite, replace(SMALL, workloads=("kernel_grep",), interval_ms=500))
@@ -330,7 +328,7 @@ def _keys(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
             yield from _keys(value[0], (*above, key, 0))
 
 
-def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
+def test_a_suite_sealed_again_after_a_change_is_sound(suite: Path) -> None:
     """The seal is what tells a change; a file that is sealed as it stands is believed."""
     (suite / "timing.json").write_text("{}", encoding="utf-8")
     assert any("timing.json was changed" in problem for problem in results(suite).suite.problems)
@@ -340,7 +338,7 @@ def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
 
 @pytest.mark.usefixtures("no_svg")
 @pytest.mark.parametrize("name", ["runs/a\0b", "runs/" + 300 * "x"])
-def test_a_manifest_may_name_what_no_file_is_called(suite: Path, name: str) -> None:
+def test_a_manifest_with_an_impossible_name_is_a_problem(suite: Path, name: str) -> None:
     manifest = json.loads((suite / "manifest.json").read_text())
     manifest["files"][name] = 64 * "0"
     (suite / "manifest.json").write_text(json.dumps(manifest))

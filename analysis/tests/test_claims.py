@@ -48,14 +48,14 @@ def decided(derived: Results) -> list[DecidedClaim]:
     return decide_claims(derived.suite, derived.energy, derived.family)
 
 
-def claimed(predicate: str, **more: Any) -> ClaimedRatio:
-    row = {"workload": "sql", "phases": "query", "predicate": predicate, **more}
+def claimed(predicate: str, **fields: Any) -> ClaimedRatio:
+    row = {"workload": "sql", "phases": "query", "predicate": predicate, **fields}
     return read_claim("fujimoto", "Section IV.C", "A sentence.", **row).ratios[0]
 
 
-def comparison(ratio: float, n: int = 8, error: float | None = 0.005, **more: Any) -> Comparison:
+def comparison(ratio: float, n: int = 8, error: float | None = 0.005, **fields: Any) -> Comparison:
     df = None if error is None else n - 1.0
-    return Comparison(n, ratio, 0.02, error, df, **more)
+    return Comparison(n, ratio, 0.02, error, df, **fields)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def comparison(ratio: float, n: int = 8, error: float | None = 0.005, **more: An
         ("at most 5", 0.5, 1.2, 1.05),
     ],
 )
-def test_a_predicate_holds_where_the_whole_interval_lies(
+def test_a_predicate_is_decided_by_the_whole_interval(
     predicate: str, supported: float, contradicted: float, undecided: float
 ) -> None:
     claim = claimed(predicate)
@@ -81,7 +81,7 @@ def test_a_predicate_holds_where_the_whole_interval_lies(
 
 
 @pytest.mark.parametrize(
-    ("predicate", "ratio", "more", "verdict"),
+    ("predicate", "ratio", "fields", "verdict"),
     [
         ("same within 5", 1.0, {"n": 5}, "open"),
         ("at most 5", 1.0, {"n": 5}, "open"),
@@ -90,13 +90,13 @@ def test_a_predicate_holds_where_the_whole_interval_lies(
         ("less", 0.9, {"n": 5, "withheld": True}, "supported"),
     ],
 )
-def test_that_little_differs_takes_what_equivalence_takes(
-    predicate: str, ratio: float, more: dict[str, Any], verdict: str
+def test_small_differences_need_as_much_as_equivalence(
+    predicate: str, ratio: float, fields: dict[str, Any], verdict: str
 ) -> None:
-    assert claimed(predicate).verdict(comparison(ratio, **more), 0.95) == verdict
+    assert claimed(predicate).verdict(comparison(ratio, **fields), 0.95) == verdict
 
 
-def test_a_claim_holds_as_a_whole() -> None:
+def test_a_claim_needs_all_of_its_ratios() -> None:
     def tested(*verdicts: Any, ratios: int = 2) -> str:
         sentence: dict[str, Any] = {"workload": "sql", "phases": "query", "predicate": "less"}
         sentence |= {"configuration": [f"c{number}" for number in range(ratios)]}
@@ -123,7 +123,7 @@ def test_an_unknown_key_is_refused() -> None:
         claimed("less", componnent="drive")
 
 
-def test_lists_are_a_ratio_each() -> None:
+def test_each_combination_of_lists_is_a_ratio() -> None:
     ratios = read_claim(
         paper="fujimoto",
         place="-",
@@ -158,7 +158,7 @@ def test_published_ratios_are_fractions_of_printed_values() -> None:
             assert set(re.findall(r"[\d.]+", numbers)) <= printed[paper], numbers
 
 
-def test_every_claim_names_what_there_is(paper: Results, papers: Results) -> None:
+def test_every_claim_names_known_workloads_and_phases(paper: Results, papers: Results) -> None:
     names = {(w, p) for r in (paper, papers) for w, p in phases_of(r)}
     names |= {
         (counterpart.workload, re.sub(r"\(?\\d\+\)?", str(part.size or 2048), part.phase))
@@ -199,7 +199,7 @@ def test_intervals_hold_together(papers: Results) -> None:
         assert ratio.interval == ratio.comparison.interval(1 - 0.05 / len(distinct))
 
 
-def test_a_drawn_suite_bears_out_what_it_was_drawn_from(paper: Results) -> None:
+def test_a_suite_drawn_from_the_paper_supports_its_claims(paper: Results) -> None:
     """What is contradicted was assumed: powers that the paper prints nowhere."""
     tested = decided(paper)
     assert Counter(claim.verdict for claim in tested) == {
@@ -231,12 +231,12 @@ def test_the_examples_have_a_verdict_on_every_claim_of_their_paper(
     assert Counter(claim.verdict for claim in tested) == counts
 
 
-def find_ratio(tested: list[DecidedClaim], **wanted: Any) -> DecidedRatio:
+def find_ratio(tested: list[DecidedClaim], **fields: Any) -> DecidedRatio:
     ratios = [r for c in tested for r in c.ratios]
-    return next(r for r in ratios if all(getattr(r.claimed, k) == v for k, v in wanted.items()))
+    return next(r for r in ratios if all(getattr(r.claimed, k) == v for k, v in fields.items()))
 
 
-def test_ratios_are_what_the_claim_asks_for(papers: Results) -> None:
+def test_claimed_ratios_have_the_expected_values(papers: Results) -> None:
     tested = decided(papers)
     encrypting = find_ratio(tested, what="AES against DES", quantity="time")
     assert encrypting.interval.mean == pytest.approx(60 / 2000, rel=0.05)  # per byte

@@ -41,7 +41,7 @@ def two(shared: Shared) -> Pair:
     return root / "a", root / "b"
 
 
-def test_what_differs_is_told_and_nothing_else(two: Pair) -> None:
+def test_only_differences_are_listed(two: Pair) -> None:
     differences = {
         difference.what: (difference.a, difference.b)
         for difference in compare_all([*two])[0].differences
@@ -110,7 +110,7 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
     assert all(abs(r.ratio - 1) < 0.01 for r in comparison.costs)
 
 
-def test_the_command_tells_and_writes(two: Pair, tmp_path: Path, fde: Fde) -> None:
+def test_the_command_prints_and_writes_the_comparison(two: Pair, tmp_path: Path, fde: Fde) -> None:
     stdout = fde("compare", two[0], two[1], "--out", tmp_path).out
     assert (
         "3 things differ" in stdout and "MODELLED" in stdout and "The night is the unit" in stdout
@@ -122,7 +122,7 @@ def test_the_command_tells_and_writes(two: Pair, tmp_path: Path, fde: Fde) -> No
     assert "modelled" in page and "<script" not in without_own(page)
 
 
-def test_other_parameters_are_said_to_be_other_work(two: Pair, tmp_path: Path, fde: Fde) -> None:
+def test_other_parameters_are_other_work(two: Pair, tmp_path: Path, fde: Fde) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third"))
     change_plan(
         tmp_path / "c",
@@ -162,7 +162,7 @@ def months(shared: Shared) -> list[Path]:
     return [root / month for month in ("01", "03", "02")]
 
 
-def test_a_history_is_in_order_of_time_and_names_what_rose(
+def test_a_history_is_in_order_of_time_and_names_increases(
     months: list[Path], tmp_path: Path, fde: Fde
 ) -> None:
     history = compare_all(months)
@@ -234,9 +234,7 @@ def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
     assert [r.ratio for r in comparison.joules] == [r.ratio for r in alone.joules]
 
 
-def test_where_nothing_can_be_tested_a_job_fails_with_a_status_of_its_own(
-    two: Pair, tmp_path: Path, fde: Fde
-) -> None:
+def test_fail_on_without_a_tested_ratio_exits_with_3(two: Pair, tmp_path: Path, fde: Fde) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
     words = ["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]
     untested = fde(*words, "--fail-on", "5", status=3)

@@ -32,6 +32,7 @@ from validation.synthetic.suite import Options, Truth, write_suite
 SMALL = Options(blocks=2, configurations=("plain", "opal"), workloads=("kernel_tree", "sql"))
 
 
+Clocked = tuple[Path, Truth]  # a suite's folder, and its truth
 WHOLE = (pl.col("component") == "system") & (pl.col("phase") == "all")
 
 
@@ -53,7 +54,7 @@ def between(truth: Truth, number: int) -> float:
 
 
 @pytest.fixture
-def made(shared: Shared, tmp_path: Path) -> tuple[Path, Truth]:
+def clocked(shared: Shared, tmp_path: Path) -> Clocked:
     """Return a small suite with a burst of clock readings a second, which a test may change."""
 
     def make(folder: Path) -> Truth:
@@ -68,8 +69,8 @@ def made(shared: Shared, tmp_path: Path) -> tuple[Path, Truth]:
     return shutil.copytree(folder, tmp_path / "s"), truth
 
 
-def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_the_controller_started_again_while_the_target_stayed_up(clocked: Clocked) -> None:
+    folder, truth = clocked
     plain = results(folder).energy
     at_s = between(truth, 4)
     reboot_controller(folder, at_s)
@@ -77,11 +78,11 @@ def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Pat
     assert derived.suite.controller_boots == 2
     assert [meter.name for meter in derived.suite.meters] == ["meter0"]
     assert max(errors(derived, truth).values()) < 4e-3
-    both = derived.energy.filter(phase="all").join(
+    joined = derived.energy.filter(phase="all").join(
         plain, on=["run_id", "phase", "source", "component"], validate="1:1"
     )
-    assert len(both) == 8 * 4
-    off = (both["energy_j"] / both["energy_j_right"] - 1).abs()
+    assert len(joined) == 8 * 4
+    off = (joined["energy_j"] / joined["energy_j_right"] - 1).abs()
     assert off.to_numpy().max() < 2e-3  # the same bytes: only the fits differ
     assert derived.suite.problems == ()
     text = provenance.sentence(derived.incidents)
@@ -90,9 +91,9 @@ def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Pat
 
 
 @pytest.mark.parametrize("journalled", [True, False])
-def test_the_controller_slept_in_one_boot(made: tuple[Path, Truth], journalled: bool) -> None:
+def test_the_controller_slept_in_one_boot(clocked: Clocked, journalled: bool) -> None:
     """Its clock stood still for two runs, which nobody metered; all others stand in their place."""
-    folder, truth = made
+    folder, truth = clocked
     at_s = between(truth, 3)
     suspend_controller(folder, at_s, between(truth, 5) - at_s, journalled)
     derived = results(folder)
@@ -108,8 +109,8 @@ def test_the_controller_slept_in_one_boot(made: tuple[Path, Truth], journalled: 
     assert max(off[run_id] for run_id in complete) < 4e-3
 
 
-def test_the_target_lost_power_while_the_controller_stayed_up(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_the_target_lost_power_while_the_controller_stayed_up(clocked: Clocked) -> None:
+    folder, truth = clocked
     reboot_target(folder, between(truth, 3))
     derived = results(folder)
     assert len(derived.clock.models) == 2
@@ -117,8 +118,8 @@ def test_the_target_lost_power_while_the_controller_stayed_up(made: tuple[Path, 
 
 
 @pytest.mark.parametrize("target_first", [True, False])
-def test_both_were_started_again(made: tuple[Path, Truth], target_first: bool) -> None:
-    folder, truth = made
+def test_both_were_started_again(clocked: Clocked, target_first: bool) -> None:
+    folder, truth = clocked
     target_s, controller_s = between(truth, 3), between(truth, 5)
     if not target_first:
         target_s, controller_s = controller_s, target_s
@@ -139,10 +140,10 @@ def test_both_were_started_again(made: tuple[Path, Truth], target_first: bool) -
     ids=["no wall time", "wall time", "wall time stepped back", "no time at all"],
 )
 def test_nothing_links_the_two_boots_but_wall_time(
-    made: tuple[Path, Truth], wall: tuple[str, str] | None, hours: bool
+    clocked: Clocked, wall: tuple[str, str] | None, hours: bool
 ) -> None:
     """Both lost power at the same time, so that no boot of the target saw both."""
-    folder, truth = made
+    folder, truth = clocked
     at_s = between(truth, 4)
     reboot_target(folder, at_s)
     reboot_controller(folder, at_s, wall=wall)
@@ -156,10 +157,10 @@ def test_nothing_links_the_two_boots_but_wall_time(
 
 
 def test_runs_that_went_while_the_controller_was_away_get_no_samples_of_its_next_boot(
-    made: tuple[Path, Truth],
+    clocked: Clocked,
 ) -> None:
     """The target worked on alone and then lost power: its last runs lie behind all records."""
-    folder, truth = made
+    folder, truth = clocked
     at_s = between(truth, 5)
     reboot_target(folder, at_s)
     reboot_controller(folder, between(truth, 3), away_s=at_s - between(truth, 3))
@@ -173,8 +174,8 @@ def test_runs_that_went_while_the_controller_was_away_get_no_samples_of_its_next
     assert max(off[run_id] for run_id in order if run_id not in unseen) < 4e-3
 
 
-def test_a_phase_across_the_break_is_filled_over_its_true_length(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_a_phase_across_the_break_is_filled_over_its_true_length(clocked: Clocked) -> None:
+    folder, truth = clocked
     run_id = sorted(truth.runs, key=lambda name: truth.runs[name])[4]
     phase = "tar" if "kernel_tree" in run_id else "query"
     begin, end = truth.phases_s[run_id, phase]
@@ -188,8 +189,8 @@ def test_a_phase_across_the_break_is_filled_over_its_true_length(made: tuple[Pat
     assert row["energy_j"] == pytest.approx(truth.energy_j[run_id, phase, "system"], rel=0.03)
 
 
-def test_two_recordings_are_verified_and_drawn(made: tuple[Path, Truth]) -> None:
-    folder, truth = made
+def test_two_recordings_are_verified_and_drawn(clocked: Clocked) -> None:
+    folder, truth = clocked
     reboot_controller(folder, between(truth, 4))
     write(results(folder))
     assert verify(folder).problems == ()
@@ -208,9 +209,9 @@ def test_two_recordings_are_verified_and_drawn(made: tuple[Path, Truth]) -> None
 
 
 def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
-    made: tuple[Path, Truth],
+    clocked: Clocked,
 ) -> None:
-    folder, _ = made
+    folder, _ = clocked
     meter = folder / "meters" / "meter0"
     described = json.loads((meter / "meter.json").read_text())
     for name in ("rig", "rig.2"):
@@ -225,9 +226,9 @@ def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
 
 
 def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(
-    made: tuple[Path, Truth],
+    clocked: Clocked,
 ) -> None:
-    folder, truth = made
+    folder, truth = clocked
     reboot_controller(folder, between(truth, 4))
     path = folder / "meters" / "meter0.2" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "timing": "poll"}))
@@ -238,9 +239,9 @@ def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(
 
 
 def test_an_older_suite_without_the_controllers_boot_reads_as_before(
-    made: tuple[Path, Truth],
+    clocked: Clocked,
 ) -> None:
-    folder, truth = made
+    folder, truth = clocked
     path = folder / "meters" / "meter0" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "controller_boot_id": FIRST}))
     write_manifest(folder)
@@ -250,9 +251,9 @@ def test_an_older_suite_without_the_controllers_boot_reads_as_before(
     assert max(errors(results(folder), truth).values()) < 4e-3
 
 
-def test_lines_without_a_boot_belong_to_the_first(made: tuple[Path, Truth]) -> None:
+def test_lines_without_a_boot_belong_to_the_first(clocked: Clocked) -> None:
     """A suite that an older version began and this one continued with."""
-    folder, truth = made
+    folder, truth = clocked
     reboot_controller(folder, between(truth, 4))
     path = folder / "clock.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]

@@ -50,7 +50,7 @@ ONE_DISK = Options(
 ALONE = replace(ONE_DISK, blocks=2, workloads=("kernel_tree",))
 
 
-def made(options: Options, **plan: Any) -> Callable[[Path], None]:
+def write(options: Options, **plan: Any) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         write_suite(folder, options)
         if plan:
@@ -70,35 +70,35 @@ def without_meter(folder: Path) -> None:
 # What each is asked, and the codes of its answers to ASKED; of costs those of all lines.
 SUITES: dict[str, tuple[Callable[[Path], None], Sequence[str]]] = {
     "settled": (
-        made(ONE_DISK),
+        write(ONE_DISK),
         ["equivalent", "more", "found", "does-not-pay", "measured", "nothing-open"],
     ),
     "it pays": (
-        made(ONE_DISK, assumptions={**ASSUMPTIONS, "sed_extra_price": 0.01}),
+        write(ONE_DISK, assumptions={**ASSUMPTIONS, "sed_extra_price": 0.01}),
         ["equivalent", "more", "found", "pays", "measured", "nothing-open"],
     ),
     "two disks": (
-        made(replace(ALONE, configurations=("plain", "opal"), slower={"plain": 1, "opal": 1.1})),
+        write(replace(ALONE, configurations=("plain", "opal"), slower={"plain": 1, "opal": 1.1})),
         ["two-disks", "found", "unknown", "measured", "nothing-open"],
     ),
     "it scatters": (
-        made(replace(ONE_DISK, blocks=3, noise=0.5, origin="modelled")),
+        write(replace(ONE_DISK, blocks=3, noise=0.5, origin="modelled")),
         ["unsettled", "unsettled", "not-shown", "modelled", "quieter"],
     ),
     "one block": (
-        made(replace(ALONE, blocks=1)),
+        write(replace(ALONE, blocks=1)),
         ["unsettled", "unsettled", "unsettled", "measured", "blocks"],
     ),
     "synthetic": (
-        made(replace(ONE_DISK, origin="synthetic")),
+        write(replace(ONE_DISK, origin="synthetic")),
         ["equivalent", "more", "found", "does-not-pay", "synthetic", "nothing-open"],
     ),
     "nothing to compare": (
-        made(replace(ALONE, configurations=("sed-unlocked",))),
+        write(replace(ALONE, configurations=("sed-unlocked",))),
         ["nothing-compared", "joules", "unknown", "measured", "nothing-open"],
     ),
     "without a baseline": (
-        made(replace(ALONE, configurations=("opal", SOFT))),
+        write(replace(ALONE, configurations=("opal", SOFT))),
         ["unknown", "unknown", "does-not-pay", "measured", "no-baseline"],
     ),
     "without a meter": (without_meter, ["unknown", "found", "unknown", "measured", "no-meter"]),
@@ -138,7 +138,7 @@ def test_every_question_has_its_answer_in_order(case: tuple[Results, Sequence[st
     json.dumps([line.facts for line in lines], allow_nan=False)
 
 
-def test_what_is_not_settled_says_so_first_and_has_no_figure(
+def test_an_unsettled_answer_begins_so_and_has_no_figure(
     case: tuple[Results, Sequence[str]],
 ) -> None:
     for line in answered(case[0]):
@@ -179,7 +179,7 @@ def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -
 
 
 def test_programs_have_the_codes(tmp_path: Path, fde: Fde) -> None:
-    made(ALONE)(tmp_path / "s")
+    write(ALONE)(tmp_path / "s")
     reported = json.loads(fde("report", "--json", tmp_path / "s").out)["answer"]
     (summed,) = json.loads(fde("summary", "--json", tmp_path / "s").out)["suites"]
     assert summed["answer"] == reported
@@ -221,9 +221,9 @@ def test_what_this_machine_cannot_run_is_no_reason_to_run_again(shared: Shared) 
     derived = results(shared("reader-settled", SUITES["settled"][0])[0])
     run = next(run for run in derived.suite.runs if run.configuration == "opal")
     skipped = VoidRun(run.run_id, run.configuration, run.workload, run.block, "No Opal here.")
-    rest = tuple(run for run in derived.suite.runs if run.configuration != "opal")
+    runs = tuple(run for run in derived.suite.runs if run.configuration != "opal")
     for skipped_runs, code in (((skipped,), "nothing-open"), ((), "no-pairs")):
-        suite = replace(derived.suite, runs=rest, skipped=skipped_runs)
+        suite = replace(derived.suite, runs=runs, skipped=skipped_runs)
         energy = derived.all_energy.filter(pl.col("configuration") != "opal")
         lines = answered(Results(suite, derived.clock, energy, ()))
         assert [line.code for line in lines if line.question == "cost"] == ["more", "unknown"]
@@ -239,7 +239,7 @@ def test_what_the_papers_suite_asks_fits_as_well(papers: Results) -> None:
 
 
 def test_a_file_that_changed_comes_before_all_else(tmp_path: Path) -> None:
-    made(ALONE)(tmp_path / "s")
+    write(ALONE)(tmp_path / "s")
     with (tmp_path / "s" / "clock.jsonl").open("a") as lines:
         lines.write("{}\n")
     *_, trust, after = answered(results(tmp_path / "s"))
@@ -253,13 +253,13 @@ def test_a_file_that_changed_comes_before_all_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["one-disk; reboot", "$(reboot)", "", None, 3.5, ["x"]])
 def test_a_suite_whose_name_is_not_safe_is_refused(tmp_path: Path, name: object) -> None:
-    made(replace(ALONE, blocks=1), suite=name)(tmp_path / "s")
+    write(replace(ALONE, blocks=1), suite=name)(tmp_path / "s")
     with refuses("plan-invalid"):
         results(tmp_path / "s")
 
 
 def test_no_command_is_made_of_a_scale_that_is_not_safe(tmp_path: Path) -> None:
-    made(replace(ALONE, blocks=1), scale="$(reboot): x")(tmp_path / "a b;c")
+    write(replace(ALONE, blocks=1), scale="$(reboot): x")(tmp_path / "a b;c")
     *_, after = answered(results(tmp_path / "a b;c"))
     assert (after.code, after.facts["command"]) == ("blocks", "")
     (tmp_path / "a b;c" / "manifest.json").unlink()
@@ -270,7 +270,7 @@ def test_no_command_is_made_of_a_scale_that_is_not_safe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("origin", "scale"), [("modelled", " --scale lab"), ("synthetic", "")])
 def test_the_command_keeps_the_scale_of_what_ran(tmp_path: Path, origin: str, scale: str) -> None:
     options = replace(ALONE, blocks=1, origin=origin)
-    made(options, suite="one-disk", scale="lab: smaller")(tmp_path / "s")
+    write(options, suite="one-disk", scale="lab: smaller")(tmp_path / "s")
     *_, after = answered(results(tmp_path / "s"))
     assert after.facts == {
         "blocks": comparison.PILOT,
@@ -297,7 +297,7 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
     assert label == words.change_in(c)
 
 
-def test_what_the_family_denies_shows_the_interval_of_every_other_place(derived: Results) -> None:
+def test_a_result_denied_by_the_family_keeps_its_interval(derived: Results) -> None:
     """One level on the page; a sentence says why the interval seems to show more."""
     denied = judge_comparisons([compared(0.05, 0.045), *[compared(0.0, 0.2)] * 4])[0]
     assert denied.contradicted and answer.is_narrow(denied.low, denied.high)
@@ -361,13 +361,13 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def with_runs(complete: Results, runs: tuple[Run, ...], skipped: tuple[Run, ...] = ()) -> Results:
     """Return the results as if these runs only had finished, and those had been skipped."""
-    kept = {run.run_id for run in runs}
+    run_ids = {run.run_id for run in runs}
     as_skipped = tuple(
         VoidRun(run.run_id, run.configuration, run.workload, run.block, "no player")
         for run in skipped
     )
     suite = replace(complete.suite, runs=runs, skipped=as_skipped)
-    energy = complete.all_energy.filter(pl.col("run_id").is_in(kept))
+    energy = complete.all_energy.filter(pl.col("run_id").is_in(run_ids))
     return Results(suite, complete.clock, energy, ())
 
 
@@ -438,8 +438,8 @@ def test_a_run_that_was_skipped_is_not_waited_for(complete: Results) -> None:
     skipped = tuple(
         run for run in complete.suite.runs if (run.workload, run.configuration) == ("video", "opal")
     )
-    rest = tuple(run for run in complete.suite.runs if run not in skipped)
-    results = with_runs(complete, rest, skipped)
+    unskipped = tuple(run for run in complete.suite.runs if run not in skipped)
+    results = with_runs(complete, unskipped, skipped)
     assert results.suite.blocks_done == "6 of 6 blocks"
     assert "incomplete" not in {c.verdict for c in every(results.family)}
 
@@ -453,12 +453,12 @@ def test_a_repeat_within_a_block_is_waited_for(complete: Results) -> None:
 
 def test_a_block_counts_where_every_workload_has_both_sides(complete: Results) -> None:
     joules = {block: 100.0 + block for block in range(6)}
-    more = {block: 1.1 * value for block, value in joules.items()}
-    holes = {block: value for block, value in more.items() if block not in (1, 4)}
-    c = known(compare_in_blocks(complete.suite, [(joules, more), (joules, holes)]))
+    dearer = {block: 1.1 * value for block, value in joules.items()}
+    holes = {block: value for block, value in dearer.items() if block not in (1, 4)}
+    c = known(compare_in_blocks(complete.suite, [(joules, dearer), (joules, holes)]))
     assert c.n == 4 and c.ratio == pytest.approx(1.1)
-    assert compare_in_blocks(complete.suite, [(joules, more), (joules, {})]) is None
-    assert compare_in_blocks(complete.suite, [(joules, {**more, 2: 0.0})]) is None
+    assert compare_in_blocks(complete.suite, [(joules, dearer), (joules, {})]) is None
+    assert compare_in_blocks(complete.suite, [(joules, {**dearer, 2: 0.0})]) is None
 
 
 def test_the_words_of_an_incomplete_comparison_name_no_verdict() -> None:

@@ -40,8 +40,8 @@ def suite(derived: Results) -> Suite:
 
 def test_its_examples_run(small_suite: Path) -> None:
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    done = doctest.testmod(library, extraglobs={"folder": small_suite}, optionflags=options)
-    assert done.attempted > 15 and not done.failed
+    outcome = doctest.testmod(library, extraglobs={"folder": small_suite}, optionflags=options)
+    assert outcome.attempted > 15 and not outcome.failed
 
 
 def test_every_stable_name_is_there() -> None:
@@ -84,9 +84,9 @@ def test_power_is_what_the_joules_are_made_of(suite: Suite) -> None:
 
 
 def test_contrasts_are_the_reports(suite: Suite) -> None:
-    made = suite.contrasts().rows(named=True)
-    assert len(made) == len(suite.results.contrasts) > 0
-    for row, contrast in zip(made, suite.results.contrasts, strict=True):
+    table = suite.contrasts().rows(named=True)
+    assert len(table) == len(suite.results.contrasts) > 0
+    for row, contrast in zip(table, suite.results.contrasts, strict=True):
         expected = known(contrast.comparison)
         assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == (
             expected.ratio,
@@ -99,18 +99,18 @@ def test_contrasts_are_the_reports(suite: Suite) -> None:
 
 def test_payback_is_the_reports_and_moves_with_what_is_assumed(suite: Suite) -> None:
     expected = costs.paybacks(suite.results.suite, suite.energy)
-    made = suite.payback().rows(named=True)
+    table = suite.payback().rows(named=True)
     assert [(p.workload, p.against) for p in expected] == [
-        (r["workload"], r["against"]) for r in made
+        (r["workload"], r["against"]) for r in table
     ]
-    for row, p in zip(made, expected, strict=True):
+    for row, p in zip(table, expected, strict=True):
         assert row["saving_j"] == p.saving_j.mean
         assert row["net_present_value_high"] == p.net_present_value.high
         assert row["runs_low"] == (p.runs.low if p.runs else None)
     cheap = suite.payback(electricity_price_per_kwh=0.06, duty={"sql": 3.0})
     assert cheap["workload"][0] == "sql" and cheap["runs_per_day"][0] == 3.0
     moved = dict(cheap.select(pl.concat_str("workload", "against"), "runs").iter_rows())
-    saving = [row for row in made if row["runs"] is not None]
+    saving = [row for row in table if row["runs"] is not None]
     assert saving
     for row in saving:
         assert moved[row["workload"] + row["against"]] == pytest.approx(2 * row["runs"])
@@ -152,8 +152,8 @@ def test_numpy_is_imported_with_the_same_rounding_everywhere(first: str) -> None
         "print(found.get('AVX512_SPR'))"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout in ("False\n", "None\n")
+    process = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert process.stdout in ("False\n", "None\n")
 
 
 @pytest.fixture(scope="module")
@@ -191,19 +191,19 @@ def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: Cells
     """The report corrects the windows at the edges as well."""
     expected = derived.energy.filter(run_id=cells["run_id"], component="system")
     by_phase = dict(expected.select("phase", "energy_j").iter_rows())
-    made = cells["by_overlap"]
-    assert made.height > 2
-    for phase, share_j, covered_s in made.iter_rows():
+    overlap = cells["by_overlap"]
+    assert overlap.height > 2
+    for phase, share_j, covered_s in overlap.iter_rows():
         assert share_j == pytest.approx(by_phase[phase], rel=0.05) and covered_s > 0
 
 
 def test_joules_by_phase_are_of_every_run(derived: Results, cells: Cells) -> None:
-    made = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
+    phases = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
     runs = derived.energy.filter(
         workload="sql", configuration="opal", phase="all", component="system"
     )
-    assert made["runs"].item() == len(runs) > 1
-    assert made["energy_j"].item() == pytest.approx(runs["energy_j"].mean())
+    assert phases["runs"].item() == len(runs) > 1
+    assert phases["energy_j"].item() == pytest.approx(runs["energy_j"].mean())
 
 
 def test_a_slider_moves_the_payback(cells: Cells) -> None:
@@ -218,9 +218,9 @@ def test_without_widgets_the_picture_of_the_plan_is_there(
     small_suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    made = notebook_of(small_suite)
+    cells = notebook_of(small_suite)
     assert "Sliders need ipywidgets" in capsys.readouterr().out
-    assert made["sliders"] == {} and made["shown"] == made["payback_table"].rows(named=True)
+    assert cells["sliders"] == {} and cells["shown"] == cells["payback_table"].rows(named=True)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_it_runs_without_a_meter_and_without_runs(
     tmp_path: Path, small_suite: Path, lost: str, name: str, value: str
 ) -> None:
     shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns(lost))
-    made = notebook_of(tmp_path / "s")
-    assert made[name] == value and set(made["differing"].values()) == {0}
+    cells = notebook_of(tmp_path / "s")
+    assert cells[name] == value and set(cells["differing"].values()) == {0}
 
 
 def test_it_runs_on_faults_and_on_a_suite_that_may_be_looked_at_any_time(
@@ -259,9 +259,9 @@ def test_it_runs_on_faults_and_on_a_suite_that_may_be_looked_at_any_time(
 def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
     options = Options(blocks=1, workloads=("sql",), counter_start_uj=RANGE_UJ - 20_000_000)
     write_suite(tmp_path / "s", options)
-    made = notebook_of(tmp_path / "s")
-    assert (made["edges_of_counters"]["end_uj"] < made["edges_of_counters"]["start_uj"]).any()
-    assert set(made["differing"].values()) == {0}
+    cells = notebook_of(tmp_path / "s")
+    assert (cells["edges_of_counters"]["end_uj"] < cells["edges_of_counters"]["start_uj"]).any()
+    assert set(cells["differing"].values()) == {0}
 
 
 def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_suite: Path) -> None:
@@ -273,9 +273,9 @@ def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_s
             for counter in phase["counters"] or ():
                 counter["update_ns"] = 10**13
         file.write_text(json.dumps(run), encoding="utf-8")
-    made = notebook_of(tmp_path / "s")
-    assert made["by_counter"].height > 0
-    assert set(made["differing"].values()) == {0}
+    cells = notebook_of(tmp_path / "s")
+    assert cells["by_counter"].height > 0
+    assert set(cells["differing"].values()) == {0}
 
 
 def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report_does(
@@ -291,15 +291,15 @@ def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report
     computed = costs.paybacks(derived.suite, derived.energy)[0]
     assert computed.after_work == "idle"
     assert known(costs.between_disks(derived.suite, "dmcrypt-aes256"))
-    made = notebook_of(tmp_path / "s")
-    assert set(made["differing"].values()) == {0}
+    cells = notebook_of(tmp_path / "s")
+    assert set(cells["differing"].values()) == {0}
 
 
 def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
     (tmp_path / "fde_testbed.py").write_text("raise ModuleNotFoundError(name='fde_testbed')")
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(tmp_path / "notebook.py")],
         capture_output=True,
         text=True,
@@ -307,8 +307,8 @@ def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
         env=environment,
         cwd=tmp_path,
     )
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert "pip install 'fde-energy-testbed[notebook]'" in done.stderr
+    assert process.returncode == 1 and process.stderr.count("\n") == 1
+    assert "pip install 'fde-energy-testbed[notebook]'" in process.stderr
 
 
 def test_the_notebook_is_the_paired_script() -> None:

@@ -79,8 +79,8 @@ def test_the_first_line_names_the_kernels_drivers_of_aes(derived: Results) -> No
     def drivers(run: Run, *names: str | None) -> Run:
         return replace(run, proof=Proof(ok=True, layers=tuple(map(CipherLayer, names))))
 
-    used = ("xts-aes-lib", "xts-aes-vaes-avx2", None, "xts(ecb-serpent-avx2)")
-    runs = tuple(drivers(run, *used) for run in derived.suite.runs)
+    driver_names = ("xts-aes-lib", "xts-aes-vaes-avx2", None, "xts(ecb-serpent-avx2)")
+    runs = tuple(drivers(run, *driver_names) for run in derived.suite.runs)
     suite = replace(derived.suite, runs=runs)
     (facts, *_) = pieces(view.Paragraph, Report(replace(derived, suite=suite)).head())
     assert isinstance(facts, view.Paragraph)
@@ -116,7 +116,7 @@ def test_the_matrix_has_a_cell_for_each_workload_and_configuration(derived: Resu
     assert "At most 5 % for any false sign" in page
 
 
-def test_a_matrix_of_many_configurations_stands_upright(wide: Results) -> None:
+def test_a_matrix_of_many_configurations_has_them_as_rows(wide: Results) -> None:
     matrix = shown(wide)
     (group,) = matrix.groups
     assert matrix.headers[0] == "Configuration"
@@ -193,7 +193,7 @@ def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
         (Estimate(120000.0, 119000.0, 121000.0, n=3), "120\u202f000 ± 1\u202f000"),
     ],
 )
-def test_digits_end_where_nobody_reads_on(value: Estimate, text: str) -> None:
+def test_joules_have_the_digits_of_their_interval(value: Estimate, text: str) -> None:
     assert words.plus_minus(value) == text
 
 
@@ -209,7 +209,7 @@ def test_changes_have_the_digits_of_their_interval() -> None:
     assert words.p_value(0.3) == "0.30"
 
 
-def test_a_synthetic_suite_says_so_at_the_top(tmp_path: Path) -> None:
+def test_a_synthetic_suite_is_marked_at_the_top(tmp_path: Path) -> None:
     options = Options(blocks=2, interval_ms=100, workloads=("idle",), origin="synthetic")
     derived = analysed(tmp_path / "s", options)
     page = Report(derived).page()
@@ -298,7 +298,7 @@ def test_every_term_is_in_the_glossary_and_leads_to_its_meaning() -> None:
     assert [name for name in names if name not in entries] == []
 
 
-def test_a_browser_runs_our_scripts_alone() -> None:
+def test_a_browser_runs_only_our_scripts() -> None:
     page = page_of(Paragraph("<script>alert(1)</script> gpj\u202e", ""))
     assert "\u202e" not in page and r"gpj\u202e" in page
     assert live_markup(page) == ""
@@ -355,7 +355,7 @@ def with_sources(derived: Results, give: Callable[[int], dict[str, object]]) -> 
     return replace(derived, suite=replace(derived.suite, runs=runs))
 
 
-def test_other_sources_have_a_table_and_what_they_see(derived: Results) -> None:
+def test_other_sources_have_a_table_and_explanations(derived: Results) -> None:
     assert tables.other_sources(derived) == ()
 
     def give(block: int) -> dict[str, object]:
@@ -410,14 +410,14 @@ def test_cells_are_sorted_by_their_figures(text: str, value: float | None) -> No
         ("x" * 61, False),
     ],
 )
-def test_a_configuration_is_called_by_its_label_where_that_is_one(label: str, called: bool) -> None:
+def test_a_configuration_has_its_valid_label_or_its_name(label: str, called: bool) -> None:
     suite = suite_of({"c1": "plain"}, ())
     (stack,) = suite.plan.configurations
     suite = replanned(suite, configurations=(replace(stack, label=label),))
     assert suite.label("c1") == (label if called else "c1")
 
 
-def test_two_configurations_of_one_label_are_told_apart() -> None:
+def test_equal_labels_are_distinguished_by_names() -> None:
     suite = suite_of({"plain": "plain", "again": "plain", "opal": "opal"}, ())
     labels = {"plain": "plain", "again": "plain", "opal": "Opal drive"}
     stacks = (replace(stack, label=labels[stack.name]) for stack in suite.plan.configurations)
@@ -439,7 +439,7 @@ def test_two_configurations_of_one_label_are_told_apart() -> None:
         ([], "measured"),
     ],
 )
-def test_what_rests_on_several_origins_is_the_worst_of_them(parts: list[str], worst: str) -> None:
+def test_several_origins_give_the_worst(parts: list[str], worst: str) -> None:
     assert records.worst_origin(parts) == worst
 
 
@@ -468,7 +468,7 @@ def test_what_rests_on_several_origins_is_the_worst_of_them(parts: list[str], wo
         ("", PhaseName(("",)), ""),
     ],
 )
-def test_a_name_says_what_is_done_to_how_much(phase: str, name: PhaseName, shown: str) -> None:
+def test_a_phase_name_is_parsed_and_shown(phase: str, name: PhaseName, shown: str) -> None:
     assert parse(phase) == name
     assert name.shown == shown
 

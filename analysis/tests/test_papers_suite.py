@@ -119,10 +119,10 @@ def test_joules_per_unit_are_joules_over_work_by_blocks(derived: Results) -> Non
         phase="read-random",
         column="duration_s",
     )
-    done = 0.5 * MB / 4096
+    requests = 0.5 * MB / 4096
     assert known(row.energy_j).n == BLOCKS
-    assert known(row.energy_j).mean == pytest.approx(np.mean(list(joules.values())) / done)
-    assert known(row.rate).mean == pytest.approx(np.mean([done / s for s in seconds.values()]))
+    assert known(row.energy_j).mean == pytest.approx(np.mean(list(joules.values())) / requests)
+    assert known(row.rate).mean == pytest.approx(np.mean([requests / s for s in seconds.values()]))
     assert known(row.energy_j).low is not None
     assert known(row.ratio).ratio == pytest.approx(1.3, rel=0.05)
     assert known(row.cpu_share).mean == pytest.approx(0.6, rel=1e-4)
@@ -176,7 +176,7 @@ def test_per_a_unit_the_amounts_of_work_do_not_matter(derived: Results) -> None:
         ({"first": {"workload": "cascades", "phase": "all"}}, "cascades was skipped"),
     ],
 )
-def test_a_question_that_cannot_be_answered_says_why(
+def test_an_unanswerable_question_states_the_reason(
     derived: Results, change: dict[str, object], reason: str
 ) -> None:
     def ask(plan: dict[str, object]) -> None:
@@ -209,7 +209,7 @@ def test_our_own_share_is_of_the_busy_time_and_of_the_time_at_rest(derived: Resu
     assert play.at_rest and play.share == pytest.approx(0.01 * count / took_s)
 
 
-def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(derived: Results) -> None:
+def test_our_own_cpu_time_at_rest_is_not_busy_time(derived: Results) -> None:
     alone = [
         replace(r, phases=tuple(replace(p, own_cpu_s=0.1, cpu_busy_s=0.1) for p in r.phases))
         for r in derived.suite.runs
@@ -217,7 +217,7 @@ def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(derived: Results) -> No
     assert all(share.at_rest for share in own_shares(replace(derived.suite, runs=tuple(alone))))
 
 
-def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> None:
+def test_older_runs_have_no_cpu_shares(whole_suite: tuple[Path, Truth]) -> None:
     old = results(whole_suite[0])
     assert own_shares(old.suite) == []
     assert text_of(questions_section.questions_section(old)) == ""
@@ -226,9 +226,7 @@ def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> N
     assert old.suite.runs[0].cpus is None
 
 
-def test_skipped_runs_are_not_void_and_are_said_everywhere(
-    derived: Results, papers_page: str
-) -> None:
+def test_skipped_runs_are_not_void_and_are_reported(derived: Results, papers_page: str) -> None:
     suite = derived.suite
     assert {run.workload for run in suite.skipped} == {"cascades"}
     assert len(suite.skipped) == BLOCKS
@@ -249,7 +247,7 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
     assert [row[-2] for row in rows] == ["skipped"]
 
 
-def test_what_is_there_for_a_question_counts_once(derived: Results) -> None:
+def test_an_entry_outside_the_overall_figure_is_left_out(derived: Results) -> None:
     def aside(plan: dict[str, Any]) -> None:
         for entry in plan["workloads"]:
             entry["overall"] = entry["name"] not in ("file_io-warm", "sql-large")
@@ -264,13 +262,13 @@ def test_what_is_there_for_a_question_counts_once(derived: Results) -> None:
     assert "Main workloads" not in text_of(Report(derived).answer())
 
 
-def test_what_was_never_planned_has_no_row(derived: Results) -> None:
+def test_an_unplanned_pair_has_no_row(derived: Results) -> None:
     rows = {(row[0], row[1]) for row in tables.headline_rows(derived, ("system",))}
     assert ("Key derivation", "plain") in rows
     assert ("Key derivation", "Opal drive") not in rows
 
 
-def test_a_suite_of_one_configuration_says_so(derived: Results) -> None:
+def test_a_single_configuration_is_not_compared(derived: Results) -> None:
     def alone(plan: dict[str, object]) -> None:
         configurations = plan["configurations"]
         assert isinstance(configurations, list)
@@ -302,7 +300,7 @@ def test_a_broken_record_makes_its_run_void(
     assert "run.json is not complete" in suite.void[0].reason
 
 
-def test_an_extra_block_makes_no_suite_larger_that_has_none(small_suite: Path) -> None:
+def test_planned_blocks_of_a_suite_without_extra_blocks(small_suite: Path) -> None:
     suite = read(small_suite)
     assert suite.planned_blocks == 2
     assert planned(suite, lambda plan: plan.pop("blocks")).planned_blocks is None

@@ -171,7 +171,7 @@ def test_an_interval_beyond_the_edge_ends_in_an_arrow(derived: Results) -> None:
     assert forest.arrow_note(figure) == ""
 
 
-def test_what_is_equivalent_is_drawn_with_the_interval_that_decides(derived: Results) -> None:
+def test_equivalence_is_drawn_with_its_90_percent_interval(derived: Results) -> None:
     """Its 95 % interval leaves the margin of 2 %, its 90 % interval does not."""
     c = Comparison(10, 1.01, 0.02, 0.0047, 9.0)
     assert c.verdict == "equivalent" and known(c.high) > 1.02
@@ -250,8 +250,8 @@ def test_the_blocks_changes_are_those_of_the_joules(derived: Results) -> None:
     ratio = {line.get_label(): line for line in figure.axes[1].lines}["dm-crypt AES-256"]
     rows = derived.energy.filter(workload="sql", component="system", phase="all")
     joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
-    wanted = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
-    assert np.asarray(ratio.get_ydata()).tolist() == pytest.approx(wanted)
+    expected = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
+    assert np.asarray(ratio.get_ydata()).tolist() == pytest.approx(expected)
 
 
 def test_one_block_has_no_course(derived: Results) -> None:
@@ -273,7 +273,7 @@ def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(derived: Results) 
 
 
 @pytest.mark.parametrize("which", ["derived", "wide"])
-def test_what_all_configurations_do_together_is_drawn_boldly(
+def test_the_mean_of_all_configurations_is_drawn_bold(
     which: str, request: pytest.FixtureRequest
 ) -> None:
     suite: Results = request.getfixturevalue(which)

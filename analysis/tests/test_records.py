@@ -107,7 +107,7 @@ STARTED = ("suite-started", "", "")
     ],
     ids=["killed", "failed", "asked for more", "killed between runs"],
 )
-def test_a_start_is_told_by_what_went_before(
+def test_a_start_is_classified_by_the_line_before(
     between: list[tuple[str, str, str]], counts: tuple[int, int, int]
 ) -> None:
     log = incident_log(suite(STARTED, ("running", "a", ""), *between, STARTED))
@@ -135,7 +135,7 @@ def test_a_power_cut_between_runs_and_one_in_a_run() -> None:
     assert not log.ended
 
 
-def test_a_suite_that_was_given_up_says_so() -> None:
+def test_a_failed_suite_reports_its_reason() -> None:
     log = incident_log(
         suite(STARTED, ("void", "a", "failed|x"), ("suite-failed", "", "|the disk is gone"))
     )
@@ -149,15 +149,15 @@ def test_a_suite_without_a_journal_has_no_incidents() -> None:
 
 def test_a_meters_silence_is_longer_than_any_bunch() -> None:
     records = table({}, seconds=100)
-    kept = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 70 * S))
-    kept = kept.with_columns(epoch=0)
-    assert pauses_s(of_table(kept)) == [51.0]
+    interrupted = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 70 * S))
+    interrupted = interrupted.with_columns(epoch=0)
+    assert pauses_s(of_table(interrupted)) == [51.0]
     short = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 40 * S))
     assert pauses_s(of_table(short.with_columns(epoch=0))) == []  # within 30 windows
     opened = records.with_columns(epoch=(records["t_mono_ns"] > 50 * S).cast(pl.Int32))
     assert pauses_s(of_table(opened)) == [1.0]
     # From one boot of the controller to the next the distance may be anything.
-    two = chain([(of_table(kept.head(20)), 0), (of_table(kept.head(20)), 7200 * S)])
+    two = chain([(of_table(interrupted.head(20)), 0), (of_table(interrupted.head(20)), 7200 * S)])
     assert pauses_s(two) == []
 
 
@@ -167,7 +167,7 @@ def reading(at_s: float, boot: str = "a") -> ClockReading:
     return ClockReading(sent, sent + 5, sent + 10, "one", boot)
 
 
-def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
+def test_an_outage_of_the_link_is_counted(tmp_path: Path) -> None:
     clock = [reading(t) for t in (0, 100, 130, 131, 161, 761, 791)]
     clock += [reading(t, "b") for t in (900, 930, 1005, 3000)]
     begins = [{"begun_ns": n, "controller_boot_id": "a"} for n in (1, 2)]
@@ -181,7 +181,7 @@ def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> N
     assert "no link to the target" in provenance.sentence(log)
 
 
-def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_path: Path) -> None:
+def test_a_session_without_end_is_killed_unless_still_at_work(tmp_path: Path) -> None:
     begins = [{"begun_ns": n, "controller_boot_id": "a", "pid": n} for n in (1, 2, 3)]
     end = {"begun_ns": 2, "controller_boot_id": "a", "wall_s": 9.0}
     journal = "".join(json.dumps(line) + "\n" for line in [*begins[:2], end, begins[2]])
@@ -201,7 +201,7 @@ def test_a_power_cycle_is_an_interruption(tmp_path: Path) -> None:
     assert "1 power cycle of the target that hung" in provenance.sentence(log)
 
 
-def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:
+def test_no_outage_of_the_link_counts_while_no_agent_works() -> None:
     cut = suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two"))
     clock = reading(-500), reading(1), reading(900)
     assert incident_log(replace(cut, clock=clock)).unlinked == ()
@@ -233,7 +233,7 @@ def problems_of(folder: Path) -> list[str]:
     return list(disks_section.sentences(read(folder)))
 
 
-def test_a_disk_that_settled_is_told_with_its_window(tmp_path: Path) -> None:
+def test_a_steady_disk_is_reported_with_its_window(tmp_path: Path) -> None:
     plain, sed = problems_of(folder_of(tmp_path / "s", {"plain": STEADY, "sed": RESTLESS}))
     assert "17.2 GB written over 2 times, then 7 rounds of 128 KiB in order" in plain
     assert (
@@ -243,14 +243,14 @@ def test_a_disk_that_settled_is_told_with_its_window(tmp_path: Path) -> None:
     assert "count all the same" in sed
 
 
-def test_what_was_asked_for_and_is_not_there_is_a_problem_and_no_guess(tmp_path: Path) -> None:
+def test_a_missing_precondition_record_is_a_problem(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "s", {"plain": STEADY})
     suite = read(folder)
     assert "Disk sed was to be preconditioned, and there is no record of it." in suite.problems
     assert problems_of(folder)[1].endswith("there is no record that it was.")
 
 
-def test_a_suite_without_it_has_no_such_problem(tmp_path: Path) -> None:
+def test_a_plan_without_precondition_has_no_problem(tmp_path: Path) -> None:
     suite = read(folder_of(tmp_path / "s"))
     assert suite.preconditioned == {}
     assert not [problem for problem in suite.problems if "precondition" in problem]
@@ -275,7 +275,7 @@ Change = Callable[[dict[str, Any]], object]
         lambda d: d.clear(),
     ],
 )
-def test_a_record_that_is_none_says_nothing(tmp_path: Path, change: Change) -> None:
+def test_an_invalid_precondition_record_is_a_problem(tmp_path: Path, change: Change) -> None:
     folder = folder_of(tmp_path / "s", {"plain": STEADY, "sed": STEADY})
     path = folder / "precondition" / "plain.json"
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -286,7 +286,7 @@ def test_a_record_that_is_none_says_nothing(tmp_path: Path, change: Change) -> N
     assert any("plain" in problem for problem in suite.problems)
 
 
-def test_tries_before_are_told(tmp_path: Path) -> None:
+def test_interrupted_preconditioning_is_reported(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "s", {"plain": STEADY}, configurations=("plain",))
     path = folder / "precondition" / "plain.json"
     document = {**json.loads(path.read_text(encoding="utf-8")), "interrupted": 2}
@@ -304,7 +304,7 @@ def changed(suite_folder: Path, **proof: Any) -> Path:
     return suite_folder
 
 
-def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
+def test_an_unpreconditioned_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
     disks = {"plain": {"written_bytes": 12_300_000_000_000, "used_percent": 4}}
     folder = changed(folder_of(tmp_path / "s", disks=disks), discard={"first_bytes": 2**30})
     plain, sed = problems_of(folder)
@@ -330,7 +330,7 @@ def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
         assert problems_of(changed(folder, discard=odd))[1].endswith("what it has written so far.")
 
 
-def test_a_range_that_is_made_anew_is_told_where_others_share_its_disk(tmp_path: Path) -> None:
+def test_a_range_made_again_is_reported_on_a_shared_disk(tmp_path: Path) -> None:
     alone = folder_of(tmp_path / "a", {"plain": STEADY, "sed": STEADY})
     assert not any("made again" in sentence for sentence in problems_of(alone))
     shared = folder_of(tmp_path / "b", {"sed": STEADY}, configurations=("sed-unlocked", "opal"))
@@ -377,7 +377,7 @@ def record_with(path: str, value: object) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("name", ["after.json", "before-resumed-1.json"])
-def test_what_changed_is_named_and_what_may_change_is_not(
+def test_changed_settings_are_named_and_counters_are_not(
     tmp_path: Path, name: str, path: str, value: object, named: str
 ) -> None:
     (tmp_path / "provenance").mkdir()
@@ -413,7 +413,7 @@ def test_every_flag_of_ours_has_a_meaning() -> None:
             assert (base if of_channel else word) in FLAGS, (kind, word)
 
 
-def test_a_flag_of_a_driver_from_elsewhere_is_kept_and_reserves() -> None:
+def test_an_unknown_flag_reserves() -> None:
     assert reserves("lost-phase") and "driver" in meaning("lost-phase")
     assert not reserves("wrap-corrected")
     assert reserves("off"), "a word that YAML would read as false"

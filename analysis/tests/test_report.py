@@ -109,7 +109,7 @@ def costs(derived: Results) -> list[AnswerLine]:
     return [line for line in lines if line.question == "cost"]
 
 
-def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:
+def test_the_answer_states_its_number_of_workloads(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql", "video", "idle")))
     for run in (folder / "runs").glob("*-opal-sql"):
@@ -118,7 +118,7 @@ def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:
     assert sum("1 of 2 workloads" in reason for reason in reasons) == 1
 
 
-def test_one_block_says_that_it_has_no_interval(tmp_path: Path) -> None:
+def test_one_block_has_no_interval(tmp_path: Path) -> None:
     derived = analysed(tmp_path / "s", blocks=1, interval_ms=100, workloads=("kernel_tree",))
     (line,) = costs(derived)
     assert line.code == "unsettled"
@@ -187,7 +187,7 @@ TEXT = (
 KEPT = {
     *("format", "sha256", "plan_sha256", "kind", "origin", "status", "run_id", "state", "zone"),
     *("source", "timing", "boot_id", "suite_id", "started_wall", "created_wall"),
-    # Names, which are refused (test_a_name_that_none_has_is_refused).
+    # Names, which are refused (test_an_invalid_name_is_refused).
     *("suite", "host", "name", "configuration", "workload", "disk", "encrypted_by", "looks"),
     *("first_outcome", "after_work", "access"),
 }
@@ -237,7 +237,7 @@ def poisoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_hostile_suite_makes_a_report_that_does_nothing(
+def test_a_hostile_suite_gives_a_report_without_live_markup(
     poisoned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     """From a folder of its own, in which what it starts would leave its mark."""
@@ -255,7 +255,7 @@ def test_a_hostile_suite_makes_a_report_that_does_nothing(
 
 
 @pytest.mark.parametrize("key", ["suite", "host"])
-def test_a_name_that_none_has_is_refused(key: str, poisoned: Path, fde: Fde) -> None:
+def test_an_invalid_name_is_refused(key: str, poisoned: Path, fde: Fde) -> None:
     path = poisoned / "plan.json"
     plan = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**plan, key: TEXT}), encoding="utf-8")
@@ -276,8 +276,8 @@ def test_a_folder_that_leads_elsewhere_is_refused(
         "pipe": lambda: os.mkfifo(folder / "budget.csv"),
     }
     make[kind]()
-    for what in ("report", "verify", "summary"):
-        stderr = fde(what, folder, status=1).err
+    for command in ("report", "verify", "summary"):
+        stderr = fde(command, folder, status=1).err
         assert stderr.startswith(f"fde: In {folder}, ") and len(stderr.splitlines()) == 1
     assert not list(outside.iterdir())
 
@@ -287,7 +287,7 @@ TEXTS = ["", "-", "plain", "a=b", "1", " x", "'=1"]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_a_formula_is_led_by_an_apostrophe(text: str) -> None:
+def test_a_formula_gets_an_apostrophe(text: str) -> None:
     assert cell(text) == f"'{text}"
     table = pl.DataFrame({"name": [text], "value": [-1.5]})
     assert pl.read_csv(csv_bytes(table)).rows() == [(f"'{text}", -1.5)]

@@ -34,7 +34,7 @@ def _contrast(paper: Results, base: str, other: str) -> Comparison:
     return contrast.comparison
 
 
-def test_what_was_put_in_comes_out(paper: Results) -> None:
+def test_phase_means_match_the_papers_figures(paper: Results) -> None:
     """Over 20 blocks the mean of each phase lies within four standard errors of the figure."""
     means = (
         paper.energy.filter(component="system")
@@ -44,13 +44,13 @@ def test_what_was_put_in_comes_out(paper: Results) -> None:
     by_cell = {tuple(row[:3]): row[3:] for row in means.iter_rows()}
     for configuration, workloads in expected().items():
         for workload, phases in workloads.items():
-            for phase, wanted in phases.items():
+            for phase, figure in phases.items():
                 joules, seconds = by_cell[configuration, workload, phase]
                 slack = 4 / 20**0.5
                 assert joules == pytest.approx(
-                    wanted.joules, rel=slack * wanted.scatter_j + 1e-3
+                    figure.joules, rel=slack * figure.scatter_j + 1e-3
                 ), (configuration, phase)
-                assert seconds == pytest.approx(wanted.seconds, rel=slack * wanted.scatter_s + 1e-4)
+                assert seconds == pytest.approx(figure.seconds, rel=slack * figure.scatter_s + 1e-4)
 
 
 def test_hardware_is_as_good_as_plain(paper: Results) -> None:

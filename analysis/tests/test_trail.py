@@ -78,34 +78,13 @@ def other_boot(folder: Path) -> None:
     write_lines(folder / "journal.jsonl", lines)
 
 
-def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
+def test_complete_runs_are_confirmed_with_their_number(folder: Path) -> None:
     outcome = verify(folder)
     assert outcome.problems == ()
     assert "4 finished runs have the sums that the journal closed them with" in outcome.confirmed[1]
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (other_run_json, "is not the one that the journal closed"),
-        (other_samples, "is not the one that its run.json names"),
-        (no_samples, "is not the one that its run.json names"),
-        (other_boot, "did not begin and finish in one boot"),
-    ],
-)
-def test_damage_that_was_sealed_is_found_all_the_same(
-    folder: Path, damage: Callable[[Path], None], message: str
-) -> None:
-    damage(folder)
-    write_manifest(folder)
-    write(results(folder))
-    *order, problem = verify(folder).problems
-    assert len(order) == (damage is other_boot)  # a boot that comes again is out of order, too
-    assert message in problem
-    assert first(folder).name in problem
-
-
-def test_a_try_before_in_another_boot_is_no_fault(folder: Path) -> None:
+def test_an_earlier_try_in_another_boot_is_no_problem(folder: Path) -> None:
     lines = journal(folder)
     begun = next(i for i, line in enumerate(lines) if line["state"] == "running")
     cut = {**lines[begun], "boot_id": "another"}
@@ -118,9 +97,7 @@ def test_a_try_before_in_another_boot_is_no_fault(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["void", "running", ""])
-def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
-    folder: Path, state: str
-) -> None:
+def test_a_run_that_the_journal_leaves_unfinished_is_not_counted(folder: Path, state: str) -> None:
     """Whatever reads the suite: its figures name no run but those that are closed."""
     name = first(folder).name
     lines = [line for line in journal(folder) if state or line["run_id"] != name]
@@ -132,8 +109,8 @@ def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
     *cut, problem = check_journal(folder, counted).problems
     assert problem.startswith(f"Run {name} is counted, but the journal leaves it at")
     assert len(cut) == (state != "void")
-    kept = pl.read_parquet(folder / "energy.parquet")
-    assert name in set(kept["run_id"])  # of before: so the old table does not pass either
+    stored = pl.read_parquet(folder / "energy.parquet")
+    assert name in set(stored["run_id"])  # of before: so the old table does not pass either
     write_manifest(folder)
     problems = " ".join(verify(folder).problems)
     assert re.search(r"energy\.parquet\b.* not what the raw data give", problems)
@@ -158,9 +135,9 @@ def boots_mixed(lines: Lines) -> Lines:
 
 def other_place(lines: Lines) -> Lines:
     """Return the lines of the first run at the end, with times that fit there."""
-    run, rest = lines[1:4], [lines[0], *lines[4:-1]]
-    moved = [{**line, "t_mono_ns": rest[-1]["t_mono_ns"]} for line in run]
-    return [*rest, *moved, {**lines[-1], "t_mono_ns": rest[-1]["t_mono_ns"]}]
+    run, others = lines[1:4], [lines[0], *lines[4:-1]]
+    moved = [{**line, "t_mono_ns": others[-1]["t_mono_ns"]} for line in run]
+    return [*others, *moved, {**lines[-1], "t_mono_ns": others[-1]["t_mono_ns"]}]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["as-it-was", "numbered-again"])
@@ -226,21 +203,25 @@ def other_steady_state(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (void_try, "has 1 void tries, the journal has 0"),
+        (other_run_json, "run.json of {run} is not the one that the journal closed"),
+        (other_samples, "rapl.jsonl of {run} is not the one that its run.json names"),
+        (no_samples, "rapl.jsonl of {run} is not the one that its run.json names"),
+        (other_boot, "{run} did not begin and finish in one boot"),
+        (void_try, "{run} has 1 void tries, the journal has 0"),
         (unknown_run, "does not name runs/0099-b09-plain-idle"),
-        (lost_run_json, "its run.json cannot be read"),
-        (kept_file, "are not those that its run.json names"),
+        (lost_run_json, "{run} finished, but its run.json cannot be read"),
+        (kept_file, "The files in kept of {run} are not those that its run.json names"),
         (other_plan, "plan.json is not what was frozen"),
         (other_steady_state, "precondition/plain.json is not the one"),
     ],
 )
-def test_every_file_is_held_against_what_closed_it(
+def test_damage_before_sealing_is_found(
     folder: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(folder)
     write_manifest(folder)
     write(results(folder))
-    assert message in " ".join(verify(folder).problems)
+    assert message.format(run=first(folder).name) in " ".join(verify(folder).problems)
 
 
 def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(folder: Path) -> None:
@@ -282,20 +263,20 @@ def suites(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_suite_is_its_energy_table(suites: Path) -> None:
     table = load(suites / "first")
     assert table.schema == ENERGY_SCHEMA
-    kept = pl.read_parquet(suites / "first" / "energy.parquet")
-    assert alike.table_distance(table, kept) == 0.0
+    stored = pl.read_parquet(suites / "first" / "energy.parquet")
+    assert alike.table_distance(table, stored) == 0.0
 
 
-def test_several_suites_stand_below_each_other(suites: Path) -> None:
-    both = load(f"{suites}/*")
-    assert dict(both.group_by("host").len().iter_rows()) == dict.fromkeys(
+def test_several_suites_are_concatenated(suites: Path) -> None:
+    tables = load(f"{suites}/*")
+    assert dict(tables.group_by("host").len().iter_rows()) == dict.fromkeys(
         ("bench", "other"), len(load(suites / "first"))
     )
-    assert load(suites / "first", suites / "second").equals(both)
+    assert load(suites / "first", suites / "second").equals(tables)
     assert not (suites / "second" / "energy.parquet").exists()  # nothing is written
 
 
-def test_work_stands_beside_the_joules(suites: Path) -> None:
+def test_the_table_has_the_work_of_each_phase(suites: Path) -> None:
     rows = load(suites / "first").filter(workload="file_io", component="drive")
     by = {phase: part["bytes"].unique().to_list() for (phase,), part in rows.group_by("phase")}
     assert by["write-large"] == [41943040.0]
@@ -303,7 +284,7 @@ def test_work_stands_beside_the_joules(suites: Path) -> None:
     assert by["between"] == [None]
 
 
-def test_a_table_that_was_not_made_here_of_this_is_not_taken(
+def test_a_table_of_other_code_or_seal_is_derived_again(
     suites: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = suites / "first"
@@ -327,7 +308,7 @@ def test_a_table_that_was_not_made_here_of_this_is_not_taken(
     assert manifest.is_current(table)
 
 
-def test_tables_of_files_that_are_not_as_sealed_are_not_taken_as_ours(
+def test_tables_of_a_suite_changed_after_sealing_are_not_current(
     suites: Path, tmp_path: Path
 ) -> None:
     """An evil twin: the genuine seal, and other files."""
@@ -348,7 +329,7 @@ def test_tables_of_files_that_are_not_as_sealed_are_not_taken_as_ours(
         (["."], refuses("no-plan")),
     ],
 )
-def test_what_is_no_suite_is_said(
+def test_a_folder_without_a_suite_is_refused(
     names: list[str], message: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -356,14 +337,14 @@ def test_what_is_no_suite_is_said(
         load(*names)
 
 
-def test_the_same_suite_twice_is_not_two(suites: Path, tmp_path: Path) -> None:
+def test_one_suite_named_twice_counts_once(suites: Path, tmp_path: Path) -> None:
     assert len(load(suites / "first", f"{suites}/fir*")) == len(load(suites / "first"))
     shutil.copytree(suites / "first", tmp_path / "copy")
     with refuses("suite-in-two-folders"):
         load(suites / "first", tmp_path / "copy")
 
 
-def test_the_package_itself_stays_light() -> None:
+def test_importing_the_package_loads_neither_polars_nor_numpy() -> None:
     command = "import sys, analysis; sys.exit('polars' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
@@ -390,7 +371,7 @@ def table(value: float | None) -> pl.DataFrame:
 
 @pytest.mark.parametrize("kind", ["table", "csv"])
 @pytest.mark.parametrize(
-    ("kept", "made", "far"),
+    ("stored", "remade", "far"),
     [
         (3.0, 3.0, False),
         (3.0 * SAME, 3.0, False),
@@ -403,22 +384,22 @@ def table(value: float | None) -> pl.DataFrame:
         (None, None, False),
     ],
 )
-def test_one_rule_holds_for_all_tables(
-    kind: str, kept: float | None, made: float | None, far: bool
+def test_tables_and_csv_differ_only_beyond_rounding(
+    kind: str, stored: float | None, remade: float | None, far: bool
 ) -> None:
     if kind == "table":
         distance_of_copies = alike.table_distance(
-            *(pl.DataFrame({"value": [value]}, {"value": pl.Float64}) for value in (kept, made))
+            *(pl.DataFrame({"value": [value]}, {"value": pl.Float64}) for value in (stored, remade))
         )
     else:
         distance_of_copies = alike.csv_distance(
-            *(table(value).write_csv().encode() for value in (kept, made))
+            *(table(value).write_csv().encode() for value in (stored, remade))
         )
     assert (distance_of_copies > alike.ROUNDING) == far
-    assert distance_of_copies > 0 or kept == made
+    assert distance_of_copies > 0 or stored == remade
 
 
-def test_tables_of_other_names_rows_or_columns_are_others() -> None:
+def test_other_names_rows_or_columns_are_infinitely_far() -> None:
     assert alike.table_distance(table(1.0), table(1.0).rename({"value": "v"})) == math.inf
     assert alike.table_distance(table(1.0), table(1.0).head(1)) == math.inf
     renamed = table(1.0).with_columns(name=pl.Series(["a", "c"]))
@@ -428,13 +409,13 @@ def test_tables_of_other_names_rows_or_columns_are_others() -> None:
     assert alike.table_distance(nan, table(1.0)) == math.inf
 
 
-def test_no_more_of_a_table_is_read_than_shows_that_it_is_another(tmp_path: Path) -> None:
+def test_a_long_table_is_read_only_as_far_as_needed(tmp_path: Path) -> None:
     """A few KB of Parquet can hold more than memory does."""
-    path, made = tmp_path / "table.parquet", pl.DataFrame({"energy_j": [1.0, 2.0]})
-    made.write_parquet(path)
-    assert alike.read_table(path, made).equals(made)
+    path, frame = tmp_path / "table.parquet", pl.DataFrame({"energy_j": [1.0, 2.0]})
+    frame.write_parquet(path)
+    assert alike.read_table(path, frame).equals(frame)
     pl.select(energy_j=pl.repeat(1.0, 100_000)).write_parquet(path)
-    assert len(alike.read_table(path, made)) == 3
+    assert len(alike.read_table(path, frame)) == 3
     pl.select(energy_j=pl.repeat("x", 100_000)).write_parquet(path)
-    other = alike.read_table(path, made)
-    assert len(other) == 0 and math.isinf(alike.table_distance(other, made))
+    other = alike.read_table(path, frame)
+    assert len(other) == 0 and math.isinf(alike.table_distance(other, frame))

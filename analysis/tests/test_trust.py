@@ -106,9 +106,9 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(
         meters=tuple(replace(m, arrival_delay_limit_s=1e-5) for m in derived.suite.meters),
     )
     energy = energy_table(suite, derived.clock)
-    metered, known = (table.filter(source="meter0") for table in (energy, derived.energy))
+    metered, reference = (table.filter(source="meter0") for table in (energy, derived.energy))
     assert metered["flags"].str.contains(DELAY_FLAG).all()
-    assert not known["flags"].str.contains(DELAY_FLAG).any()
+    assert not reference["flags"].str.contains(DELAY_FLAG).any()
     (note,) = [note for note in flag_notes(energy) if note.code == DELAY_FLAG]
     assert note.facts["source"] == "meter0" and note.facts["flagged"] == note.facts["of"] > 0
     assert note.sentence in list(reservations(suite, energy, None))
@@ -140,15 +140,15 @@ def test_a_second_meter_of_a_channel_is_a_cross_check_and_in_no_mean(
 ) -> None:
     folder = shutil.copytree(whole_suite[0], tmp_path / "s")
     with_a_second_meter(folder, 1.03, [run.run_id for run in derived.suite.runs[::7]])
-    both = results(folder)
-    assert set(both.all_energy["source"]) == {"rapl", "meter0", "meter1"}
-    assert both.energy.equals(derived.energy)
-    assert both.contrasts == derived.contrasts
-    of_system = run_checks.two_meters(both.suite, both.all_energy)[0]
+    two_meters = results(folder)
+    assert set(two_meters.all_energy["source"]) == {"rapl", "meter0", "meter1"}
+    assert two_meters.energy.equals(derived.energy)
+    assert two_meters.contrasts == derived.contrasts
+    of_system = run_checks.two_meters(two_meters.suite, two_meters.all_energy)[0]
     assert (of_system.reference, of_system.other) == ("meter0", "meter1")
     assert of_system.ratio == pytest.approx(1.03, abs=1e-3)
     assert 0.8 * len(derived.suite.runs) < of_system.runs < len(derived.suite.runs)
-    rows = [row for row in cross_checks(both) if row[1] == "meter1"]
+    rows = [row for row in cross_checks(two_meters) if row[1] == "meter1"]
     assert rows[0][0] == "meter0, system: the reference"
     assert rows[0][2].startswith("+3.0 %")
 
