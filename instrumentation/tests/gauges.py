@@ -40,13 +40,13 @@ def lay_out_nvme(root: Path, patch: pytest.MonkeyPatch, **drives: int | None) ->
     Their pages are files; a guest's test reads those of a drive.
     """
 
-    def page(device: str, what: str) -> bytes:
-        return Path(device, what).read_bytes()
+    def page(device: str, page_name: str) -> bytes:
+        return Path(device, page_name).read_bytes()
 
     for name, word in drives.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         attributes = struct.pack("<96xI", 0 if word is None else 1 << 21)
         (root / name / "identify").write_bytes(attributes)
         (root / name / "health").write_bytes(struct.pack("<240xI", word or 0))
-    patch.setattr(nvme, "identify_controller", partial(page, what="identify"))
-    patch.setattr(nvme, "read_health", partial(page, what="health"))
+    patch.setattr(nvme, "identify_controller", partial(page, page_name="identify"))
+    patch.setattr(nvme, "read_health", partial(page, page_name="health"))

@@ -1,9 +1,9 @@
-"""Meters that answer whatever can be sent: each driver and its wire against seeded answers.
+"""Test each driver and its connection with seeded hostile answers.
 
-`python -m instrumentation.tests.hostile_wires --count 10000` asks servers on loopback, whose
-answers drip, never end, inflate or are none, and gives recordings of any bytes to the drivers of
-serial meters. Each read must come back, with bytes or an OSError; what the process needs of memory
-and the longest read go to build/bench/hostile-wires.json.
+`python -m instrumentation.tests.hostile_wires --count 10000` asks servers on loopback whose answers
+drip, never end, inflate or are missing, and gives recordings of any bytes to the drivers of serial
+meters. Each read must return, with bytes or an OSError; the process's memory and the longest read
+are written to build/bench/hostile-wires.json.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def scpi_answer(chance: random.Random) -> Pieces:
 
 
 class TcpServer:
-    """Answers each question with what `answer` gives."""
+    """A server that answers each question with the pieces of `answer`."""
 
     def __init__(self, answer: Answer, chance: random.Random) -> None:
         self._answer, self._chance = answer, chance
@@ -161,8 +161,8 @@ def _opened(kind: str, server: Any) -> tuple[Meter, Any]:
 
 
 def ask(kind: str, server: Any) -> tuple[str, float]:
-    """Ask once and read until something came or the limit is over; how it ended, longest read."""
-    longest_s, came = 0.0, "nothing"
+    """Ask once and read until the limit; return the outcome and the longest read in s."""
+    longest_s, outcome = 0.0, "nothing"
     try:
         meter, wire = _opened(kind, server)
     except OSError:
@@ -171,38 +171,38 @@ def ask(kind: str, server: Any) -> tuple[str, float]:
         try:
             wire.write(meter.request(monotonic_ns()))
             until = time.monotonic() + 2 * LIMIT_S
-            while came == "nothing" and time.monotonic() < until:
+            while outcome == "nothing" and time.monotonic() < until:
                 begun = time.monotonic()
                 t_ns, data = wire.read(0.05)
                 longest_s = max(longest_s, time.monotonic() - begun)
                 if data:
                     fed = meter.feed(data, t_ns)
-                    came = "fault" if fed.faults else "answer"
+                    outcome = "fault" if fed.faults else "answer"
         except OSError:
-            came = "lost"
-    return came, longest_s
+            outcome = "lost"
+    return outcome, longest_s
 
 
 def recording(chance: random.Random) -> list[Frame]:
     """Frames of any bytes, sent and received, large and small."""
     frames = [Frame(1, b"", False)]
     for n in range(chance.choice((1, 5, 200))):
-        what = chance.choice(SOUND) * chance.choice((1, 1, 10, 5000))
-        what = what if chance.random() < 0.7 else chance.randbytes(chance.choice((3, 90, 9000)))
+        data = chance.choice(SOUND) * chance.choice((1, 1, 10, 5000))
+        data = data if chance.random() < 0.7 else chance.randbytes(chance.choice((3, 90, 9000)))
         is_sent = chance.random() < 0.3
-        frames.append(Frame(n * chance.choice((0, 1, 10**8)), what, is_sent))
+        frames.append(Frame(n * chance.choice((0, 1, 10**8)), data, is_sent))
     return frames
 
 
 def run(count: int, seed: int = 0) -> dict[str, Any]:
-    """So many answers of each kind of meter; the figures."""
+    """Test `count` answers of each kind of meter; return the figures."""
     chance = random.Random(seed)
     servers = {"http": TcpServer(http_answer, chance), "scpi": TcpServer(scpi_answer, chance)}
     outcomes: dict[str, Counter[str]] = {}
     longest_s = {}
     for kind, server in servers.items():
         ended = [ask(kind, server) for _ in range(count)]
-        outcomes[kind] = Counter(came for came, _ in ended)
+        outcomes[kind] = Counter(result for result, _ in ended)
         longest_s[kind] = round(max(read_s for _, read_s in ended), 3)
         server.close()
     for kind in SERIAL:
@@ -212,8 +212,8 @@ def run(count: int, seed: int = 0) -> dict[str, Any]:
         for _ in range(count):
             meter = registry.load(kind)({channel[0]: "system"}, settings)
             decoded = decode_frames(meter, recording(chance))
-            what = "faults" if decoded.faults else "none"
-            counts["records" if len(decoded.samples) else what] += 1
+            outcome = "faults" if decoded.faults else "none"
+            counts["records" if len(decoded.samples) else outcome] += 1
         outcomes[kind] = counts
     # Not ru_maxrss, which begins with that of the process that started this one.
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -223,7 +223,7 @@ def run(count: int, seed: int = 0) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where all came back and the memory held."""
+    """Run the command line; return 0 if the memory stayed within its limit."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.tests.hostile_wires")
     parser.add_argument("--count", type=int, default=1000, help="answers of each kind of meter")
     default = ROOT / "build" / "bench" / "hostile-wires.json"

@@ -1,4 +1,4 @@
-"""What tests of meters share: a driver and its simulator in counted time, and recorders."""
+"""Helpers for tests of meters: a driver and its simulator in counted time, and recorders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +16,9 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from instrumentation.decode import Decoded
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import ParseResult
+from instrumentation.meters.rows import ParseResult, join_results
 from instrumentation.tests.simulators.registry import Simulator
-from instrumentation.trace import Frame
+from instrumentation.trace import Fault, Frame
 from validation.metrology.conversation import Wire, conversation, decode_frames, faultless
 
 AnyMeter = TypeVar("AnyMeter", bound=Meter)
@@ -44,6 +44,13 @@ def talk(
     return decode_frames(make(), frames), frames
 
 
+def feed_pieces(
+    meter: Meter, pieces: Iterable[bytes], step_ns: int = 1, start_ns: int = 0
+) -> ParseResult:
+    """Feed pieces to a driver, one each `step_ns`; return their joined result."""
+    return join_results([meter.feed(p, start_ns + n * step_ns) for n, p in enumerate(pieces)])
+
+
 def on_the_nth(nth: int, change: Callable[[bytes], bytes]) -> Wire:
     """Return a wire on which one piece arrives changed; pieces count from 0."""
     count = -1
@@ -63,9 +70,9 @@ def exchange(meter: Meter, simulator: Simulator, t_ns: int) -> ParseResult:
     return meter.feed(simulator.receive(request), t_ns)
 
 
-def kinds(output: Decoded | ParseResult) -> list[str]:
+def kinds(output: Decoded | ParseResult | Sequence[Fault]) -> list[str]:
     """Return the kinds of the faults."""
-    return [fault.kind for fault in output.faults]
+    return [fault.kind for fault in (output if isinstance(output, Sequence) else output.faults)]
 
 
 def flag_words(meter: type[Meter], output: ParseResult) -> list[str]:
@@ -82,6 +89,18 @@ def read_status(path: Path) -> RecorderStatus | None:
         return schema.read(RecorderStatus, strict_json.loads(path.read_text()))
     except FileNotFoundError:
         return None
+
+
+def wait_for_status(
+    path: Path,
+    condition: Callable[[RecorderStatus], bool],
+    check: Callable[[], object] = lambda: None,
+) -> RecorderStatus:
+    """Wait for a recorder's status; `check` raises if it will not come."""
+    while (status := read_status(path)) is None or not condition(status):
+        check()
+        time.sleep(0.02)
+    return status
 
 
 def an_entry(port: object, kind: str = "smartpower3", **changes: Any) -> str:
@@ -106,12 +125,11 @@ class Running:
             text=True,
         )
 
-    def wait_until(self, wanted: Callable[[RecorderStatus], bool]) -> RecorderStatus:
-        while (status := read_status(self.status_path)) is None or not wanted(status):
-            if self.process.poll() is not None:
-                raise AssertionError(f"it ended: {self.process.communicate()}")
-            time.sleep(0.02)
-        return status
+    def wait_until(self, condition: Callable[[RecorderStatus], bool]) -> RecorderStatus:
+        def check() -> None:
+            assert self.process.poll() is None, self.process.communicate()
+
+        return wait_for_status(self.status_path, condition, check)
 
     def end(self) -> tuple[int, str, str]:
         """Return exit status and output of a process that was told to end."""

@@ -24,7 +24,7 @@ def terms(meter: Any) -> dict[str, ErrorTerm]:
     return {term.name: term for term in read_terms(meter.description()["accuracy"])}
 
 
-def test_a_calibration_stands_in_for_the_makers_figures() -> None:
+def test_a_calibration_replaces_the_makers_figures() -> None:
     stated = terms(SmartPower3({"0": "system"}, {"calibration": CERTIFICATE}))
     assert (stated["gain"].limit, stated["linearity"].limit) == (0.002, 0.001)
     assert stated["gain"].source == "certificate 7 of 2026"
@@ -57,13 +57,13 @@ def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
         ({"source": "-", "terms": {"gain": {"limit": 0.1, "kinship": 1}}}, "kinship"),
     ],
 )
-def test_a_calibration_that_cannot_be_meant_is_refused(calibration: Any, why: str) -> None:
+def test_an_invalid_calibration_is_refused(calibration: Any, why: str) -> None:
     with refuses("invalid-settings") as refusal:
         SmartPower3({"0": "system"}, {"calibration": calibration})
     assert why in str(refusal.value.facts["reason"])
 
 
-def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
+def test_the_power_factor_term_grows_with_its_tangent() -> None:
     """At 0.6 the tangent is 4/3: of 0.2 % of the apparent power, or 0.1 % with E."""
     for model, part in (("WT310", 0.002), ("WT310E", 0.001)):
         stated = terms(WT310({"1": "system"}, {"model": model, "power_factor": 0.6}))
@@ -73,7 +73,7 @@ def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
         WT310({"1": "system"}, {"power_factor": 1.2})
 
 
-def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
+def test_files_without_terms_and_damaged_ones_give_two_limits() -> None:
     old = {"relative_limit": 0.01, "absolute_limit_w": 0.1, "source": "-"}
     for damaged in ({}, *({"terms": terms} for terms in (3, [{"name": "zeal"}], [7], [NO_TEXT]))):
         limits = {term.name: term.limit for term in read_terms({**old, **damaged})}
@@ -81,6 +81,6 @@ def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
     assert {t.limit for t in read_terms({"relative_limit": math.nan})} == {None}
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_terms_are_read_back() -> None:
     accuracy = Accuracy(0.01, 0.2, "its manual", absolute="offset")
     assert read_terms(accuracy.description()) == accuracy.terms

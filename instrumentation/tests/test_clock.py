@@ -83,7 +83,7 @@ def test_model_maps_within_its_bound(skew_ppm: float) -> None:
         assert model.bound_ns(true_target(2400 * SECOND, skew_ppm, offset)) > model.bound_ns(middle)
 
 
-def test_bend_in_the_skew_is_followed() -> None:
+def test_a_change_of_skew_is_followed() -> None:
     """Piecewise: a clock that changes its rate half way is mapped well in both halves."""
     early = made_up(1, 0.0, 0, span_s=600)
     late = [
@@ -133,7 +133,7 @@ def load_readings(path: Path) -> list[ClockReading]:
     return [ClockReading(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
-def test_link_to_ourselves_finds_no_offset(tmp_path: Path) -> None:
+def test_a_responder_on_this_machine_has_no_offset(tmp_path: Path) -> None:
     """The responder runs on this machine: its clock is ours."""
     with ClockLink(RESPONDER, tmp_path / "clock.jsonl") as link:
         readings = link.burst(16)
@@ -156,14 +156,14 @@ def dying(answers: int) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_lost_link_is_started_again(tmp_path: Path) -> None:
+def test_a_lost_link_is_restarted(tmp_path: Path) -> None:
     with ClockLink(dying(6), tmp_path / "clock.jsonl") as link:
         assert len(link.burst(8)) == 8
         assert len(link.burst(2)) == 2
     assert len(load_readings(tmp_path / "clock.jsonl")) == 10
 
 
-def test_link_that_never_answers_says_why(tmp_path: Path) -> None:
+def test_a_link_without_answers_raises_with_the_reason(tmp_path: Path) -> None:
     with (
         ClockLink(dying(0), tmp_path / "clock.jsonl") as link,
         refuses("clock-silent", reason="connection reset"),
@@ -182,7 +182,9 @@ def test_link_that_never_answers_says_why(tmp_path: Path) -> None:
         link.burst()
 
 
-def test_measuring_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_continues_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bursts fail, which is told once, then the responder is there."""
     monkeypatch.setattr("instrumentation.clock_link.RETRY_S", 0.01)
     program = tmp_path / "responder"
@@ -234,15 +236,15 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
         "    print('refused')\n"
     )
     argv = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.stdout == "refused\n", done.stderr
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert process.stdout == "refused\n", process.stderr
     readings = load_readings(path)
     assert len(readings) > 5
     append_reading(path, ClockReading(4, 5, 6, "t", "c"))
     assert len(load_readings(path)) == len(readings) + 1
 
 
-def test_readings_say_which_boot_of_the_controller_they_are_of(tmp_path: Path) -> None:
+def test_readings_have_the_boot_of_the_controller(tmp_path: Path) -> None:
     path = tmp_path / "clock.jsonl"
     with ClockLink(RESPONDER, path) as link:
         link.burst(1)

@@ -62,7 +62,7 @@ def test_the_unit_follows_from_every_range(unit: int) -> None:
     assert unit_nj(shown_uj(2**32 - 1, unit)) == unit
 
 
-def test_the_kernels_unit_is_too_small_by_this() -> None:
+def test_the_shortfall_of_the_kernels_unit() -> None:
     assert unit_shortfall(262_143_328_850) == pytest.approx(2.56e-6, rel=0.01)
     assert unit_shortfall(65_532_610_987) == pytest.approx(51.7e-6, rel=0.01)
     assert unit_shortfall(65_712_999_613) == 0  # a constant of the kernel, not rounded
@@ -70,17 +70,18 @@ def test_the_kernels_unit_is_too_small_by_this() -> None:
 
 
 @given(st.sampled_from(UNITS_NJ), st.integers(0, 2**40), st.integers(0, 2**32 - 1))
-def test_one_wrap_of_the_kernels_counter(unit: int, start: int, used: int) -> None:
+def test_one_wrap_of_the_kernels_counter(unit: int, start: int, counts: int) -> None:
     """Right to the count, and to 1.5 µJ of counts times the kernel's unit."""
-    used = min(used, 2**32 - 2 - 1000 // unit)  # nearly all of it ends within the same µJ
+    counts = min(counts, 2**32 - 2 - 1000 // unit)  # nearly all of it ends within the same µJ
     range_uj = shown_uj(2**32 - 1, unit)
     high_w = 1e9  # the bound is not what is tested here
-    got = difference(kernel(0, start, unit), kernel(LONG_NS, start + used, unit), range_uj, high_w)
+    first, last = kernel(0, start, unit), kernel(LONG_NS, start + counts, unit)
+    got = difference(first, last, range_uj, high_w)
     assert got.energy_uj is not None
-    assert abs(got.energy_uj - used * unit / 1000) < 1.5
+    assert abs(got.energy_uj - counts * unit / 1000) < 1.5
     if unit >= 3000:  # where a count is more than the error
-        assert round(got.energy_uj * 1000 / unit) == used
-    wrapped = (start + used) >> 32 > start >> 32
+        assert round(got.energy_uj * 1000 / unit) == counts
+    wrapped = (start + counts) >> 32 > start >> 32
     assert got.kind == ("corrected" if wrapped else "difference")
 
 
@@ -117,12 +118,12 @@ def test_wrong_figures_are_flagged(
 ) -> None:
     """Whatever was used below the power bound: the figure is right, or it is flagged."""
     range_uj = shown_uj(2**32 - 1, unit)
-    used = int(share * bound_w * elapsed_ns / unit)
+    counts = int(share * bound_w * elapsed_ns / unit)
     got = difference(
-        kernel(0, start, unit), kernel(elapsed_ns, start + used, unit), range_uj, bound_w
+        kernel(0, start, unit), kernel(elapsed_ns, start + counts, unit), range_uj, bound_w
     )
     assert got.energy_uj is not None
-    assert abs(got.energy_uj - used * unit / 1000) < 1.5 or DOUBLE_WRAP in got.flags
+    assert abs(got.energy_uj - counts * unit / 1000) < 1.5 or DOUBLE_WRAP in got.flags
     assert BEYOND_BOUND not in got.flags
 
 
@@ -188,7 +189,7 @@ def test_failed_read_is_lost_not_zero() -> None:
     assert total([good, failed, Reading(6, 7, 80)], 10**9).energy_uj == 3
 
 
-def test_a_counter_opened_anew_is_flagged() -> None:
+def test_a_reopened_counter_is_flagged() -> None:
     """What it counted while it was gone is unknown; a fall may be a new beginning, no wrap."""
     start, failed = Reading(0, 1, 77), ReadFailure(5, "gone")
     risen, fallen = Reading(10**9, 10**9, 80, epoch=1), Reading(10**9, 10**9, 5, epoch=1)

@@ -20,11 +20,11 @@ TABLE = coverage.table()
         ("nct6775/power1", [], None),
     ],
 )
-def test_what_a_quantity_covers(name: str, names: list[str], covers: str | None) -> None:
+def test_each_quantity_covers_its_category(name: str, names: list[str], covers: str | None) -> None:
     category = TABLE.category(name, names)
     assert (category.name if category else None) == covers
 
 
-def test_categories_hold_what_there_is() -> None:
+def test_categories_include_known_ones() -> None:
     for category in TABLE.categories.values():
         assert set(category.holds) <= set(TABLE.categories)

@@ -27,9 +27,9 @@ COLUMNS = {
 }
 
 
-def recorded(folder: Path, epochs: list[list[bytes]], **more: object) -> Path:
+def recorded(folder: Path, epochs: list[list[bytes]], **changes: object) -> Path:
     folder.mkdir(parents=True)
-    described = {"kind": "smartpower3", "channels": {"0": "system", "1": "drive"}} | more
+    described = {"kind": "smartpower3", "channels": {"0": "system", "1": "drive"}} | changes
     (folder / "meter.json").write_text(json.dumps(described))
     writer = StreamWriter(folder / "stream.raw")
     t_ns = 0
@@ -68,18 +68,18 @@ def test_flags_are_words(tmp_path: Path) -> None:
     assert samples["flags"].to_list() == ["off-0", "gap off-0"]
 
 
-def test_pieces_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_chunks_give_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = recorded(tmp_path / "meter0", [lines(100), lines(50, 5000)])
-    samples = decode(folder).samples
+    expected = decode(folder).samples
     monkeypatch.setattr(decoding, "_CHUNK_RECORDS", 7)
     monkeypatch.setattr(trace, "_READ_BYTES", 300)
     write_samples(folder)
     samples = pl.read_parquet(folder / "samples.parquet")
-    assert samples.cast({"flags": pl.String}).equals(samples)
+    assert samples.cast({"flags": pl.String}).equals(expected)
     assert len(list(decoding.tables(folder))) > 15
 
 
-def test_a_recording_without_records_has_the_columns_all_the_same(tmp_path: Path) -> None:
+def test_a_recording_without_records_has_all_columns(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "meter0", [[]])
     write_samples(folder)
     samples = pl.read_parquet(folder / "samples.parquet")
@@ -87,12 +87,12 @@ def test_a_recording_without_records_has_the_columns_all_the_same(tmp_path: Path
     assert samples.is_empty()
 
 
-def test_a_folder_without_a_recording_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
     with refuses("no-recording"):
         decode(tmp_path)
 
 
-def test_a_damaged_stream_is_named_and_leaves_the_old_table(tmp_path: Path) -> None:
+def test_a_damaged_stream_is_refused_and_leaves_the_old_table(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "meter0", [lines(20)])
     write_samples(folder)
     before = (folder / "samples.parquet").read_bytes()

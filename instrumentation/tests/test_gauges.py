@@ -27,14 +27,14 @@ PERIOD_NS = 200_000_000
 NEVER_S = 3600.0  # polled by `read` alone
 
 
-def test_a_power_holds_for_the_window_that_ends_with_it() -> None:
+def test_a_power_applies_to_the_window_before_it() -> None:
     power = PowerSum(longest_ns=4 * S)
     power.add(0, 0, 5_000_000)
     assert power.add(S, S, 10_000_000).energy_uj == 10_000_000
     assert power.add(3 * S, 3 * S, 2_000_000) == Reading(3 * S, 3 * S, 14_000_000, 0)
 
 
-def test_a_failed_read_and_a_late_one_are_gaps_and_no_energy() -> None:
+def test_failed_and_late_reads_are_gaps_without_energy() -> None:
     power = PowerSum(longest_ns=4 * S)
     before = power.add(0, 0, 10_000_000)
     assert power.fail(S, "No such device") == ReadFailure(S, "No such device")
@@ -70,7 +70,7 @@ def test_a_lone_reading_of_a_polled_power_is_flagged(powers_w: list[float], is_l
     assert LONE_FLAG not in total([after, later], 2**64 - 1).flags
 
 
-def test_a_source_polls_by_itself_too() -> None:
+def test_a_source_polls_in_a_thread() -> None:
     source = PolledSource({"board": lambda: 10**8}, {}, period_s=0.001, names=("board",))
     polled = source.sums["board"]
     while polled._energy_nj == 0:
@@ -103,13 +103,13 @@ def test_battery_by_charge_and_current_of_several(tmp_path: Path) -> None:
     assert source._power_uw() == 6_000_000  # BAT1 rests
     first = source.read()
     (folder / "charge_now").write_text("2999000\n")  # 1 mAh less, at 12 V
-    used = difference(first["battery/gauge"], source.read()["battery/gauge"], 2**63)
-    assert used.energy_uj == 43_200_000
+    energy = difference(first["battery/gauge"], source.read()["battery/gauge"], 2**63)
+    assert energy.energy_uj == 43_200_000
     source.close()
 
 
 @pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown"])
-def test_on_mains_a_battery_tells_nothing(tmp_path: Path, status: str) -> None:
+def test_on_mains_every_read_of_a_battery_fails(tmp_path: Path, status: str) -> None:
     folder = lay_out(tmp_path / "BAT0", {**BATTERY, "status": status})
     with refuses("battery-hides"):
         BatterySource.open(tmp_path)
@@ -126,7 +126,7 @@ def test_on_mains_a_battery_tells_nothing(tmp_path: Path, status: str) -> None:
     assert len(source.gaps["battery"]) == 1
 
 
-def test_a_battery_that_shows_neither_is_refused(tmp_path: Path) -> None:
+def test_a_battery_without_power_and_gauge_is_refused(tmp_path: Path) -> None:
     lay_out(tmp_path / "BAT0", {"type": "Battery", "status": "Discharging", "capacity": "90"})
     with refuses("battery-shows-nothing"):
         BatterySource.open(tmp_path)
@@ -135,7 +135,7 @@ def test_a_battery_that_shows_neither_is_refused(tmp_path: Path) -> None:
 AC = {"type": "Mains", "online": "1"}
 
 
-def test_a_supply_that_is_online_beside_a_discharge_refuses(tmp_path: Path) -> None:
+def test_an_online_supply_refuses_a_discharging_battery(tmp_path: Path) -> None:
     lay_out(tmp_path / "BAT0", BATTERY)
     lay_out(tmp_path / "AC", AC)
     lay_out(tmp_path / "usb", {"type": "USB", "online": "2"})
@@ -155,7 +155,7 @@ def test_a_supply_that_is_online_beside_a_discharge_refuses(tmp_path: Path) -> N
         assert REOPENED in difference(first[name], again[name], 2**63).flags
 
 
-def test_a_discharge_without_a_rate_leaves_the_gauge(tmp_path: Path) -> None:
+def test_a_discharge_without_a_rate_still_has_the_gauge(tmp_path: Path) -> None:
     folder = lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": "0"})
     source = BatterySource.open(tmp_path, NEVER_S)
     first = source.read()
@@ -178,7 +178,7 @@ def test_an_empty_bay_is_no_battery(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shown_uw", [4_294_967_295_000, 65_535 * 12_000, 12_000])
-def test_a_rate_that_cannot_be_is_a_failed_read(shown_uw: int, tmp_path: Path) -> None:
+def test_an_impossible_rate_is_a_failed_read(shown_uw: int, tmp_path: Path) -> None:
     """All bits set of mW, of mA at 12 V, and a rate in mW."""
     lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": str(shown_uw)})
     source = BatterySource.open(tmp_path, NEVER_S)
@@ -188,7 +188,7 @@ def test_a_rate_that_cannot_be_is_a_failed_read(shown_uw: int, tmp_path: Path) -
     assert isinstance(shown["battery/gauge"], Reading) and source.totals_j is None
 
 
-def test_what_a_machine_does_not_have_is_known_without_opening(tmp_path: Path) -> None:
+def test_absent_sources_are_detected_without_opening(tmp_path: Path) -> None:
     for name in ("battery", "perf"):
         assert not registry.load(name).is_present(tmp_path)
     lay_out(tmp_path / "BAT0", BATTERY)

@@ -19,15 +19,15 @@ from instrumentation.tests.hostile_wires import MOST_MEMORY_MB, Answer, TcpServe
 from instrumentation.tests.meter_helpers import Running, an_entry
 
 
-def test_every_driver_comes_back_from_hostile_answers(tmp_path: Path, thorough: bool) -> None:
+def test_every_driver_returns_from_hostile_answers(tmp_path: Path, thorough: bool) -> None:
     """In a process of its own, whose memory is all theirs."""
     count, out = 100 if thorough else 12, tmp_path / "figures.json"
     argv = [sys.executable, "-m", "instrumentation.tests.hostile_wires"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*argv, "--count", str(count), "--out", str(out)], stdout=subprocess.DEVNULL, check=False
     )
     figures = json.loads(out.read_text())
-    assert done.returncode == 0 and figures["memory_mb"] <= MOST_MEMORY_MB
+    assert process.returncode == 0 and figures["memory_mb"] <= MOST_MEMORY_MB
     assert all(sum(ended.values()) == count for ended in figures["outcomes"].values())
     assert set(figures["outcomes"]) == set(registry.kinds()) - {"ipmi"}
 
@@ -42,7 +42,7 @@ def served(answer: Answer) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("piece", [b"1" * 65_536, b""])
-def test_a_meter_that_turns_hostile_is_lost_found_and_leaves_a_gap(
+def test_a_meter_that_turns_hostile_is_lost_and_reopened_with_a_gap(
     piece: bytes, tmp_path: Path
 ) -> None:
     """A line that never ends, and silence; then the recorder ends when it is told to."""
@@ -86,7 +86,7 @@ with Turns() as turns:
 """
 
 
-def test_a_turn_that_never_ends_is_interrupted_by_sigterm_and_then_ended() -> None:
+def test_a_hanging_turn_is_interrupted_by_sigterm_then_ended() -> None:
     argv = [sys.executable, "-c", BLOCKED]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

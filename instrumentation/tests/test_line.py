@@ -15,8 +15,8 @@ from contract.tests.refusal import refuses
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.line import LineMeter
 from instrumentation.meters.line_pattern import layout
-from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, concatenate_rows
-from instrumentation.tests.meter_helpers import opened
+from instrumentation.meters.rows import GAP, NO_TIME, OVER_RANGE, RESTART, Rows, join_results
+from instrumentation.tests.meter_helpers import feed_pieces, kinds, opened
 from instrumentation.trace import Fault
 
 GIVEN: dict[str, Any] = {
@@ -32,17 +32,11 @@ def a_meter(pattern: str, channels: dict[str, str] | None = None, **settings: An
     return opened(LineMeter(channels or {"0": "system"}, {**GIVEN, "pattern": pattern, **settings}))
 
 
-def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, list[Fault]]:
-    """Lines without their ends, a tenth of a second apart, after the rest of one that is cut."""
+def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, Sequence[Fault]]:
+    """Feed lines, a tenth of a second apart, after the end of one that is cut."""
     meter.feed(b"rest\n", 0)
-    done = [meter.feed(line + b"\r\n", (n + 1) * TENTH_NS) for n, line in enumerate(lines)]
-    return concatenate_rows([output.rows for output in done]), [
-        f for output in done for f in output.faults
-    ]
-
-
-def kinds(faults: Sequence[Fault]) -> list[str]:
-    return [fault.kind for fault in faults]
+    output = feed_pieces(meter, [line + b"\r\n" for line in lines], TENTH_NS, TENTH_NS)
+    return output.rows, output.faults
 
 
 @pytest.mark.parametrize(
@@ -76,7 +70,7 @@ def test_units_are_those_of_the_groups(pattern: str, line: bytes, watts: float) 
         (r"(?P<power_w>[0-9.,]+) W", b"12,5 W", []),
     ],
 )
-def test_a_number_that_goes_on_behind_its_group_is_none(
+def test_a_number_cut_off_by_its_group_is_a_fault(
     pattern: str, line: bytes, watts: list[float]
 ) -> None:
     rows, faults = fed(a_meter(pattern), [line])
@@ -144,7 +138,7 @@ def test_wrong_descriptions_are_refused(settings: dict[str, Any], message: str) 
     assert message in str(refused.value)
 
 
-def test_a_separator_is_known_behind_groups_of_every_form() -> None:
+def test_a_separator_is_found_after_groups_of_every_form() -> None:
     forms = (
         r"(?P<power_w>\d+)(?:\.(\d+))?",
         r"(?P<power_w>(?:\d)+)(?:\.)",
@@ -154,7 +148,7 @@ def test_a_separator_is_known_behind_groups_of_every_form() -> None:
         assert layout(form).channels["0"]["power"].separators == "."
 
 
-def test_says_what_it_is() -> None:
+def test_settings_appear_in_the_description_and_requests() -> None:
     meter = a_meter(r"(?P<t_us>\d+) (?P<power_w>\d+)", start="go\n", stop="end\n", period_s=1)
     assert meter.timing == meter.description()["timing"] == "device"
     assert meter.arrival_delay_limit_s == 1.0
@@ -171,7 +165,7 @@ def test_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(("group", "per_s"), [("t_ms", 1_000), ("t_us", 1_000_000)])
-def test_own_time_is_unwrapped(group: str, per_s: int) -> None:
+def test_the_meters_time_is_unwrapped(group: str, per_s: int) -> None:
     tenth = per_s // 10
     first = (1 << 32) - 2 * tenth
     times = [(first + n * tenth) % (1 << 32) for n in range(6)]
@@ -183,7 +177,7 @@ def test_own_time_is_unwrapped(group: str, per_s: int) -> None:
     assert rows.window_s.tolist() == [0.1] * 5
 
 
-def test_window_is_the_step_of_its_own_time() -> None:
+def test_the_window_is_the_step_of_the_meters_time() -> None:
     meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+)")
     rows, faults = fed(meter, [b"%d 5" % t for t in (0, 100, 214, 300, 600, 700)])
     assert rows.window_s.tolist() == [0.1, 0.114, 0.086, 0.1, 0.1]
@@ -203,7 +197,7 @@ def test_restart_needs_a_second_line() -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"9900 5 72", b"920 5 72", b"9200 5 27", b"59200 5 72"])
-def test_line_that_jumps_is_not_believed(wrong: bytes) -> None:
+def test_a_line_that_jumps_is_a_fault(wrong: bytes) -> None:
     meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+) (?P<energy_j>\d+)")
     good = [b"%d 5 %d" % (9000 + 100 * n, 70 + n) for n in range(8)]
     rows, faults = fed(meter, [*good[:2], wrong, *good[3:]])
@@ -214,18 +208,17 @@ def test_line_that_jumps_is_not_believed(wrong: bytes) -> None:
     assert rows.t_device_us.max() < 10_000_000
 
 
-def test_two_jumps_that_disagree_confirm_nothing() -> None:
+def test_two_different_jumps_are_both_faults() -> None:
     meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+)")
     rows, faults = fed(meter, [b"%d 5" % t for t in (9000, 9100, 7000, 5000, 9400)])
     assert kinds(faults) == ["inconsistent", "inconsistent", "gap"]
     assert rows.t_device_us.tolist() == [9_100_000, 9_400_000]
 
 
-def test_each_line_has_the_time_of_its_own_first_byte() -> None:
+def test_each_line_has_the_arrival_of_its_first_byte() -> None:
     meter = a_meter(r"(?P<power_w>\d+)")
     pieces = [b"rest\n1\n", b"2\n3", b"3\n", b"4\n5\n"]
-    done = [meter.feed(piece, n * 10) for n, piece in enumerate(pieces)]
-    rows = concatenate_rows([output.rows for output in done])
+    rows = feed_pieces(meter, pieces, 10).rows
     assert rows.power_w[:, 0].tolist() == [1, 2, 33, 4, 5]
     assert rows.t_mono_ns.tolist() == [0, 10, 10, 30, 30]
 
@@ -251,46 +244,45 @@ def test_counter_that_jumps_up_and_back_is_not_added() -> None:
     assert rows.energy_j[:, 0].tolist() == [70, 71, 972, 74, 75]
 
 
-def test_without_own_time_a_gap_is_seen_by_the_arrival() -> None:
+def test_without_the_meters_time_a_late_line_is_a_gap() -> None:
     meter = a_meter(r"(?P<power_w>\d+)")
     meter.feed(b"\n", 0)
-    times = [1, 2, 3, 6, 7]
-    done = [meter.feed(b"5\n", t * TENTH_NS) for t in times]
-    assert [output.rows.flags.tolist() for output in done] == [[0], [0], [0], [GAP], [0]]
-    assert [f.detail for output in done for f in output.faults] == ["lines of 0.2 s are missing"]
+    output = join_results([meter.feed(b"5\n", t * TENTH_NS) for t in (1, 2, 3, 6, 7)])
+    assert output.rows.flags.tolist() == [0, 0, 0, GAP, 0]
+    assert [fault.detail for fault in output.faults] == ["lines of 0.2 s are missing"]
 
 
 @pytest.mark.parametrize("line", [b"1.2.3", b".", b"1e999", b"", b"-", b"nan", b"1_0", b"abc"])
-def test_what_is_no_number_is_a_fault(line: bytes) -> None:
+def test_an_invalid_number_is_a_fault(line: bytes) -> None:
     rows, faults = fed(a_meter(r"p=(?P<power_w>.*)"), [b"p=" + line, b"p=1"])
     assert kinds(faults) == ["framing"]
     assert rows.power_w.tolist() == [[1.0]]
 
 
-def test_group_that_took_no_part_is_a_fault() -> None:
+def test_an_unmatched_group_is_a_fault() -> None:
     rows, faults = fed(a_meter(r"(?P<power_w>\d+)?W"), [b"W", b"4W"])
     assert kinds(faults) == ["framing"]
     assert rows.power_w.tolist() == [[4.0]]
 
 
-def test_line_that_the_port_opened_in_is_not_used() -> None:
+def test_the_first_line_after_opening_is_not_used() -> None:
     meter = a_meter(r"(?P<power_w>\d+)")
     assert not len(meter.feed(b"345\r\n", 0).rows)
     assert meter.feed(b"12345\r\n", TENTH_NS).rows.power_w.tolist() == [[12345.0]]
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_line_that_is_too_long_is_one_fault(together: bool) -> None:
+def test_a_line_that_is_too_long_is_one_fault(together: bool) -> None:
     meter = a_meter(r"(?P<power_w>\d+)", max_line_bytes=8)
     data = b"\n" + b"7" * 30 + b"\n5\n"
     pieces = [data] if together else [data[n : n + 1] for n in range(len(data))]
-    done = [meter.feed(piece, 0) for piece in pieces]
-    assert [fault.kind for output in done for fault in output.faults] == ["framing"]
-    assert concatenate_rows([output.rows for output in done]).power_w.tolist() == [[5.0]]
+    output = feed_pieces(meter, pieces)
+    assert kinds(output) == ["framing"]
+    assert output.rows.power_w.tolist() == [[5.0]]
 
 
 @given(st.text(max_size=40))
-def test_no_pattern_makes_it_crash(pattern: str) -> None:
+def test_any_pattern_is_refused_or_reads_lines(pattern: str) -> None:
     try:
         meter = a_meter(pattern)
     except MeterError:

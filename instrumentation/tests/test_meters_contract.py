@@ -91,7 +91,7 @@ def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) ->
 
 
 @every_meter
-def test_describes_itself(kind: str) -> None:
+def test_every_driver_has_sound_attributes(kind: str) -> None:
     meter = a_driver(kind)
     assert meter.kind == kind
     terms = meter.accuracy.terms
@@ -106,7 +106,7 @@ def test_describes_itself(kind: str) -> None:
 
 
 @every_meter
-def test_refuses_what_it_does_not_have(kind: str) -> None:
+def test_unknown_channels_and_settings_are_refused(kind: str) -> None:
     simulator = simulators.load(kind)()
     driver = registry.load(kind)
     key = simulator.channels[0]
@@ -147,7 +147,7 @@ def test_an_energy_counter_agrees_with_the_power(kind: str) -> None:
 
 
 @every_meter
-def test_a_channel_that_is_not_named_gives_no_column(kind: str) -> None:
+def test_an_unnamed_channel_has_no_column(kind: str) -> None:
     simulator = simulators.load(kind)()
     frames, _ = a_stream(kind, seed=2, periods=60)
     last = len(simulator.channels) - 1
@@ -160,7 +160,9 @@ def test_a_channel_that_is_not_named_gives_no_column(kind: str) -> None:
 
 @every_meter
 @given(cuts=st.lists(st.floats(0, 1), max_size=40), seed=st.integers(0, 9))
-def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[float], seed: int) -> None:
+def test_any_cutting_of_the_bytes_gives_the_same_records(
+    kind: str, cuts: list[float], seed: int
+) -> None:
     frames, whole_frames = a_short_stream(kind, seed)
     pieces: list[Frame] = []
     for frame in frames:
@@ -176,7 +178,7 @@ def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[float], see
 
 @every_meter
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> None:
+def test_faults_on_the_wire_are_reported_and_cost_few_records(kind: str, fault: str) -> None:
     wire = FaultyWire(7, WireFaults(**{fault: 0.02}))
     simulator = simulators.load(kind)()
     together = max(1, round(a_driver(kind).period_s / simulator.period_s))
@@ -199,7 +201,7 @@ def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> N
 
 @every_meter
 @given(junk=st.binary(max_size=600), seed=st.integers(0, 9))
-def test_foreign_bytes_do_no_harm(kind: str, junk: bytes, seed: int) -> None:
+def test_foreign_bytes_cost_few_records(kind: str, junk: bytes, seed: int) -> None:
     clean, of_clean = a_short_stream(kind, seed)
     middle = random.Random(seed).randrange(len(clean) // 2, len(clean))
     frames = [*clean[:middle], Frame(clean[middle].t_mono_ns, junk), *clean[middle:]]
@@ -208,7 +210,7 @@ def test_foreign_bytes_do_no_harm(kind: str, junk: bytes, seed: int) -> None:
 
 
 @every_meter
-def test_answers_at_random_are_no_records(kind: str) -> None:
+def test_random_answers_give_no_records(kind: str) -> None:
     """From the opening on: what is asked before the first record is answered by nonsense, too."""
     chance = random.Random(3)
     meter = a_driver(kind)
@@ -223,7 +225,7 @@ def test_answers_at_random_are_no_records(kind: str) -> None:
 
 
 @every_meter
-def test_a_port_opened_anew_starts_anew(kind: str) -> None:
+def test_a_reopened_port_starts_a_new_epoch(kind: str) -> None:
     first, _ = a_stream(kind, seed=5, periods=80)
     again, _ = a_stream(kind, seed=6, periods=80)
     samples = decoded(kind, [*first[:-1], *again]).samples
@@ -232,5 +234,5 @@ def test_a_port_opened_anew_starts_anew(kind: str) -> None:
     assert powers(samples.filter(pl.col("epoch") == 2)).tolist() == powers(alone).tolist()
 
 
-def test_every_simulator_has_a_driver_and_the_other_way_round() -> None:
+def test_simulators_and_drivers_have_the_same_kinds() -> None:
     assert set(simulators.kinds()) == set(KINDS)

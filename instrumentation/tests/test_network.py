@@ -36,7 +36,7 @@ from instrumentation.meters.base import Meter
 from instrumentation.network import recognise_plug
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
-from instrumentation.tests.meter_helpers import an_entry, read_status
+from instrumentation.tests.meter_helpers import an_entry, kinds, read_status
 from instrumentation.tests.simulators.http import HttpSimulator
 from instrumentation.tests.simulators.ipmi import IpmiSimulator
 from instrumentation.tests.simulators.networked import Live, NetworkSimulator, Server, TcpServer
@@ -111,17 +111,13 @@ def the_wire(config: MeterEntry) -> Iterator[tuple[Meter, Transport]]:
         transport.close()
 
 
-def kinds(faults: list[Fault]) -> list[str]:
-    return [fault.kind for fault in faults]
-
-
 def until_heard(
-    meter: Meter, transport: Transport, wanted: Callable[[list[float], list[Fault]], bool]
+    meter: Meter, transport: Transport, condition: Callable[[list[float], list[Fault]], bool]
 ) -> tuple[list[float], list[Fault]]:
     """Asks and listens until powers and faults are as wanted."""
     watts: list[float] = []
     faults: list[Fault] = []
-    while not wanted(watts, faults):
+    while not condition(watts, faults):
         now_ns = monotonic_ns()
         if request := meter.request(now_ns):
             transport.write(request)
@@ -174,7 +170,7 @@ def ipmitool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", SIMULATORS)
 @pytest.mark.usefixtures("ipmitool")
-def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
+def test_every_networked_meter_is_recorded_and_decoded(name: str, tmp_path: Path) -> None:
     simulator = SIMULATORS[name]()
     with on_the_network(simulator) as server:
         summary = recorded(a_config(simulator, server.address), tmp_path / "plug", records(4))
@@ -191,7 +187,7 @@ def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ipmitool")
-def test_a_controller_is_asked_with_its_login_and_says_what_is_off(tmp_path: Path) -> None:
+def test_ipmi_needs_the_right_login_and_activated_readings(tmp_path: Path) -> None:
     controller = IpmiSimulator(refresh_s=REFRESH_S)
     with on_the_network(controller, secret=SECRET) as server:
         config = a_config(controller, server.address, secret_file=secret_file(tmp_path))
@@ -223,7 +219,7 @@ LOGINS = {
 
 
 @pytest.mark.parametrize("profile", LOGINS)
-def test_logins_work_and_stand_in_no_file(profile: str, tmp_path: Path) -> None:
+def test_logins_work_and_appear_in_no_file(profile: str, tmp_path: Path) -> None:
     plug, secret = HttpSimulator(profile, refresh_s=REFRESH_S), LOGINS[profile]
     with on_the_network(plug, secret=secret) as server:
         config = a_config(plug, server.address, secret_file=secret_file(tmp_path, secret))
@@ -236,13 +232,13 @@ def test_logins_work_and_stand_in_no_file(profile: str, tmp_path: Path) -> None:
     assert in_no_file(secret, tmp_path / "plug")
 
 
-def test_without_a_login_the_way_out_is_said(tmp_path: Path) -> None:
+def test_a_missing_login_is_refused(tmp_path: Path) -> None:
     plug = HttpSimulator("tasmota", refresh_s=REFRESH_S)
     with on_the_network(plug, secret=SECRET) as server, refuses("wiring-refused"):
         recorded(a_config(plug, server.address), tmp_path / "plug", records(1))
 
 
-def test_a_wrong_profile_is_named() -> None:
+def test_a_wrong_profile_is_a_configuration_fault() -> None:
     plug = HttpSimulator("tasmota", refresh_s=REFRESH_S)
     with (
         on_the_network(plug) as server,
@@ -253,7 +249,7 @@ def test_a_wrong_profile_is_named() -> None:
     assert "nothing at /rpc/EM1.GetStatus?id=0 (404 Not Found): check profile" in fault.detail
 
 
-def test_a_busy_device_and_one_that_drops_off_are_survived() -> None:
+def test_busy_and_silent_devices_leave_faults_and_a_gap() -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     with (
         on_the_network(plug) as server,
@@ -275,7 +271,7 @@ def test_a_busy_device_and_one_that_drops_off_are_survived() -> None:
         assert watts[-1] == WATTS
 
 
-def test_an_answer_that_takes_longer_than_a_period_is_flagged_and_no_gap_of_the_recorder() -> None:
+def test_a_slow_answer_is_flagged_late_and_does_not_block() -> None:
     """A slow plug is asked one thing at a time, and each of its answers counts, `late`."""
     plug = HttpSimulator(refresh_s=REFRESH_S, delay_s=0.7)
     with on_the_network(plug) as server, the_wire(a_config(plug, server.address)) as wire:
@@ -300,9 +296,7 @@ def test_an_answer_that_takes_longer_than_a_period_is_flagged_and_no_gap_of_the_
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole(
-    is_tls: bool, tmp_path: Path
-) -> None:
+def test_a_dribbling_answer_times_out_and_the_next_is_whole(is_tls: bool, tmp_path: Path) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     context = a_certificate(tmp_path, x509.IPAddress(ip_address(HOST)))
     settings = {"answer_limit_s": 0.6, "ca_file": str(tmp_path / "ca.pem") if is_tls else ""}
@@ -321,7 +315,7 @@ def test_an_answer_that_dribbles_is_given_up_and_the_next_one_is_whole(
     assert "gap" in kinds(faults)
 
 
-def test_a_plug_that_sends_elsewhere_is_not_followed(tmp_path: Path) -> None:
+def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
     plug, other = (HttpSimulator(refresh_s=REFRESH_S) for _ in range(2))
     with on_the_network(other) as other_server, on_the_network(plug) as server:
         plug.elsewhere = other_server.address
@@ -342,7 +336,7 @@ CHALLENGES = [
 
 @pytest.mark.parametrize("profile", ["shelly-gen1", "shelly-pm1", "generic"])
 @pytest.mark.parametrize(("challenge", "opaque"), CHALLENGES)
-def test_a_plug_is_answered_the_login_that_it_asks_for(
+def test_the_requested_login_scheme_is_used(
     challenge: str, opaque: str | None, profile: str, tmp_path: Path
 ) -> None:
     plug = HttpSimulator(profile, refresh_s=REFRESH_S, challenge=challenge, opaque=opaque)
@@ -401,7 +395,7 @@ def answered_logins(
 
 
 @pytest.mark.parametrize(
-    ("more", "is_answered"),
+    ("challenge", "is_answered"),
     [
         ('qop="auth", algorithm=SHA-256', True),
         ('qop="auth-int, auth", algorithm=MD5', True),
@@ -409,11 +403,11 @@ def answered_logins(
         ('qop="auth-int", algorithm=MD5', False),
     ],
 )
-def test_a_password_is_not_sent_to_who_asks_for_a_digest(
-    more: str, is_answered: bool, tmp_path: Path
+def test_a_digest_challenge_never_gets_the_password(
+    challenge: str, is_answered: bool, tmp_path: Path
 ) -> None:
     """Who hears the network must not get it by Basic, neither before the challenge nor after it."""
-    challenges = [f'Digest realm="r", nonce="n", {more}'] * (1 + is_answered)
+    challenges = [f'Digest realm="r", nonce="n", {challenge}'] * (1 + is_answered)
     heard = answered_logins(tmp_path, *challenges)
     assert [b"response=" in request for request in heard] == [False, *[True] * is_answered]
     assert not any(in_clear(request) for request in heard)
@@ -423,7 +417,7 @@ def in_clear(request: bytes) -> bool:
     return b"Basic" in request or SECRET.partition(":")[2].encode() in request
 
 
-def test_a_password_is_not_sent_to_who_asks_for_basic_where_digest_is_known(tmp_path: Path) -> None:
+def test_basic_after_digest_never_gets_the_password(tmp_path: Path) -> None:
     """By its profile, or since it was asked for: who stands in for the device asks for Basic."""
     digest, basic = 'Digest realm="r", nonce="n", qop="auth"', 'Basic realm="r"'
     changed = answered_logins(tmp_path, digest, digest, basic, questions=2)
@@ -467,7 +461,7 @@ def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
     return context
 
 
-def test_a_certificate_of_its_own_is_accepted_where_it_was_named(tmp_path: Path) -> None:
+def test_a_self_signed_certificate_needs_ca_file(tmp_path: Path) -> None:
     plug = HttpSimulator(refresh_s=REFRESH_S)
     context = a_certificate(tmp_path, x509.IPAddress(ip_address(HOST)))
     with on_the_network(plug, tls=context) as server:
@@ -487,7 +481,7 @@ def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
             recorded(config, tmp_path / "plug", records(1))
 
 
-def test_a_file_without_certificates_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.pem").write_text("")
     for name in ("empty.pem", "none.pem"):
         with refuses("no-certificates"):
@@ -502,7 +496,7 @@ def test_a_file_without_certificates_is_refused_before_anything_is_asked(tmp_pat
         ({"counter": False}, b'{"errors": ["power_meter_failure"]}', "power_meter_failure"),
     ],
 )
-def test_why_there_is_no_reading_is_the_drivers_own_reason(
+def test_an_unreadable_answer_is_refused_with_the_drivers_reason(
     settings: dict[str, Any], answer: bytes, part: str, tmp_path: Path
 ) -> None:
     class Odd(HttpSimulator):
@@ -520,7 +514,7 @@ def test_why_there_is_no_reading_is_the_drivers_own_reason(
 
 
 @pytest.mark.parametrize("name", ["shelly-switch", "scpi"])
-def test_a_device_that_is_gone_is_lost_and_found_again(name: str, tmp_path: Path) -> None:
+def test_a_device_that_vanishes_is_lost_and_reopened(name: str, tmp_path: Path) -> None:
     plug, out = SIMULATORS[name](), tmp_path / "plug"
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(on_the_network(plug))
@@ -541,7 +535,7 @@ def test_a_device_that_is_gone_is_lost_and_found_again(name: str, tmp_path: Path
     assert samples["epoch"].max() >= 2  # type: ignore[operator]
 
 
-def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unreachable_address_is_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound and not listening: the connection is refused
         taken.bind((HOST, 0))
         port = taken.getsockname()[1]
@@ -573,7 +567,7 @@ def test_scpi_commands_are_sent_at_both_ends(tmp_path: Path) -> None:
     assert not meter.running
 
 
-def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
+def test_a_yokogawa_is_recorded_over_a_socket(tmp_path: Path) -> None:
     """The driver of the serial port, its bytes as they come, behind VISA's name of a socket."""
     meter = WT310Simulator(rate_s=0.1)
     lock = threading.Lock()
@@ -625,7 +619,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
         ({"settings": {"profile": "tasmota", "secret_file": "/dev/null/none"}}, "cannot be read"),
     ],
 )
-def test_wrong_entries_are_refused_before_anything_is_asked(
+def test_wrong_entries_are_refused_without_a_request(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usual: dict[str, Any] = {"port": "http://plug.invalid", "kind": "http", "origin": "measured"}
@@ -645,7 +639,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
         a_config(plug, "http://plug", secret_file=secret_file(tmp_path, mode=0o640))
 
 
-def test_no_kind_without_a_server() -> None:
+def test_every_networked_kind_has_a_simulated_server() -> None:
     """Each kind that is at a network alone is tried above."""
     tried = {make().kind for make in SIMULATORS.values()}
     assert tried == {
@@ -653,7 +647,7 @@ def test_no_kind_without_a_server() -> None:
     }
 
 
-def test_a_library_that_only_some_need_is_named_where_it_is_missing() -> None:
+def test_a_missing_library_is_named_with_its_extra() -> None:
     """In a Python that does not have it."""
     described = {"channels": {"0": "system"}, "settings": {"profile": "shelly-switch"}}
     entry = an_entry("http://127.0.0.1:1", "http", origin="measured", **described)
@@ -667,5 +661,5 @@ def test_a_library_that_only_some_need_is_named_where_it_is_missing() -> None:
         "except OSError as error: print(error)"
     )
     words = [sys.executable, "-c", program, entry]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "lacks requests" in done.stdout and "[plugs]" in done.stdout
+    process = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "lacks requests" in process.stdout and "[plugs]" in process.stdout

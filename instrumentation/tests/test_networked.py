@@ -69,7 +69,7 @@ answers = st.lists(st.tuples(labels, st.binary(max_size=60)), max_size=6)
 
 
 @given(answers, st.lists(st.integers(1, 30), max_size=30))
-def test_answers_come_out_as_they_went_in(sent: list[tuple[str, bytes]], cuts: list[int]) -> None:
+def test_envelopes_are_parsed_back(sent: list[tuple[str, bytes]], cuts: list[int]) -> None:
     stream = b"".join(envelope(label, body) for label, body in sent)
     inbox, at = Answers(), 0
     answers: list[Answer | Fault] = []
@@ -82,7 +82,7 @@ def test_answers_come_out_as_they_went_in(sent: list[tuple[str, bytes]], cuts: l
 
 
 @given(answers.filter(bool), st.integers(0, 10**6), st.integers(1, 255))
-def test_no_changed_byte_passes(sent: list[tuple[str, bytes]], at: int, by: int) -> None:
+def test_a_changed_byte_gives_no_record(sent: list[tuple[str, bytes]], at: int, by: int) -> None:
     """Nothing comes out but what was sent, and all that was not changed does."""
     stream = b"".join(envelope(label, body) for label, body in sent)
     place = at % len(stream)
@@ -96,7 +96,7 @@ def test_no_changed_byte_passes(sent: list[tuple[str, bytes]], at: int, by: int)
     assert any(isinstance(output, Fault) for output in answers)
 
 
-def test_an_answer_that_is_too_long_is_cut_and_says_so() -> None:
+def test_an_answer_that_is_too_long_is_a_fault() -> None:
     (answer,) = (
         HttpMeter({"0": "system"}, GENERIC)
         .feed(envelope("200 OK", b'{"w": 1, "x": "' + b"x" * MOST_BODY_BYTES + b'"}'), 0)
@@ -145,7 +145,7 @@ def test_any_document_is_a_finite_reading_or_a_fault(
 
 
 @pytest.mark.parametrize("poll_s", [1.0, 2.0])
-def test_a_display_that_is_refreshed_more_slowly_is_repeated(poll_s: float) -> None:
+def test_a_slow_display_repeats_its_reading(poll_s: float) -> None:
     """Nobody can tell a reading that is repeated from one that is the same: it is in the limit."""
     plug = HttpSimulator(refresh_s=3.0)
     settings = {**plug.settings, "period_s": poll_s, "refresh_s": 3.0}
@@ -156,14 +156,14 @@ def test_a_display_that_is_refreshed_more_slowly_is_repeated(poll_s: float) -> N
     assert HttpMeter({"0": "system"}, settings).arrival_delay_limit_s == 3.5
 
 
-def test_a_reading_that_names_itself_is_taken_once() -> None:
+def test_a_reading_with_a_stamp_is_used_once() -> None:
     plug = HttpSimulator("generic", refresh_s=3.0)
     settings = {**plug.settings, "period_s": 1.0, "refresh_s": 3.0}
     output, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
     assert output.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0, 40.0]
 
 
-def test_home_assistant_that_reports_changes_only_leaves_gaps() -> None:
+def test_home_assistant_that_reports_only_changes_leaves_gaps() -> None:
     plug = HttpSimulator("home-assistant", reports_anew=False)
     output, _ = talk(
         lambda: HttpMeter({"0": "system"}, plug.settings), plug, [10, 10, 10, 10, 20, 20, 30, 30]
@@ -173,7 +173,7 @@ def test_home_assistant_that_reports_changes_only_leaves_gaps() -> None:
     assert kinds(output) == ["gap", "gap"]
 
 
-def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
+def test_a_missing_answer_is_a_timeout_and_a_gap() -> None:
     meter = a_meter(HttpMeter, **GENERIC, answer_limit_s=1)
     answer_in_turn(meter, {"w": 1}, {"w": 2})
     for second in (2, 3):
@@ -184,7 +184,7 @@ def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
     assert output.rows.window_s.tolist() == [1.0]
 
 
-def test_an_answer_that_is_slow_is_waited_for_longer() -> None:
+def test_the_wait_for_an_answer_doubles_up_to_the_limit() -> None:
     """2 s at first, twice as long after each silence, up to the limit; then as it was answered."""
     meter = a_meter(HttpMeter, **GENERIC, answer_limit_s=7)
     waited = []
@@ -203,7 +203,7 @@ def test_an_answer_that_is_slow_is_waited_for_longer() -> None:
 # Counters
 
 
-def test_a_counter_counts_where_it_has_just_moved() -> None:
+def test_a_counter_is_used_only_when_it_moved() -> None:
     plug = HttpSimulator(counter=True, counter_s=60.0)
     output, _ = talk(lambda: HttpMeter({"0": "system"}, plug.settings), plug, [60.0] * 200)
     told_j = output.samples["energy_j_system"]
@@ -212,7 +212,7 @@ def test_a_counter_counts_where_it_has_just_moved() -> None:
     assert told_j.drop_nulls().diff().drop_nulls().to_list() == pytest.approx([3600.0, 3600.0])
 
 
-def test_a_counter_that_begins_again_goes_on() -> None:
+def test_a_restarted_counter_is_continued() -> None:
     settings = {**GENERIC, "energy": "/e", "energy_unit_j": 3600}
     outputs = answer_in_turn(
         a_meter(HttpMeter, **settings), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2))
@@ -243,7 +243,7 @@ def sockets(power: Any, total: Any) -> dict[str, Any]:
         ([100, 500], ([1.0, 3.0], [1.5, 4.0]), "1", 14.4e6),
     ],
 )
-def test_a_total_of_several_sockets_is_the_counter_of_none(
+def test_a_total_of_several_sockets_is_no_channels_counter(
     power: Any, totals: tuple[Any, Any], channel: str, counted_j: float | None
 ) -> None:
     bodies = [sockets(power, total) for total in totals]
@@ -252,7 +252,7 @@ def test_a_total_of_several_sockets_is_the_counter_of_none(
     assert math.isnan(energy_j) if counted_j is None else energy_j == pytest.approx(counted_j)
 
 
-def test_a_total_above_a_list_of_meters_is_the_counter_of_none() -> None:
+def test_a_total_above_a_list_of_meters_is_no_channels_counter() -> None:
     settings = {**GENERIC, "power": "/meters/0/w", "energy": "/total"}
     for meters, hours in (([1, 2], [math.nan] * 2), ([1], [1.0, 2.0])):
         bodies = ({"meters": [{"w": w} for w in meters], "total": n} for n in range(3))
@@ -260,7 +260,7 @@ def test_a_total_above_a_list_of_meters_is_the_counter_of_none() -> None:
         assert energy_j == pytest.approx([3600 * h for h in hours], nan_ok=True)
 
 
-def test_a_counter_that_is_missing_once_takes_no_power_with_it() -> None:
+def test_a_missing_counter_leaves_the_power() -> None:
     meter = a_meter(HttpMeter, **GENERIC, energy="/e")
     outputs = answer_in_turn(meter, *({"w": 1, "e": e} for e in (5, None, 6, "soon", 1, 2)))
     assert watts(outputs) == [1.0] * 5
@@ -279,7 +279,7 @@ def series(*watts: str) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
-def test_a_query_of_several_series_is_flagged_and_one_of_none_is_no_reading() -> None:
+def test_several_series_are_flagged_and_none_is_no_reading() -> None:
     settings = {"profile": "prometheus", "entity": "up", "period_s": 1, "resolution_w": 1}
     outputs = answer_in_turn(
         a_meter(HttpMeter, **settings), series("1"), series("2", "3"), series()
@@ -304,7 +304,7 @@ def test_a_query_of_several_series_is_flagged_and_one_of_none_is_no_reading() ->
         ("prometheus", "0", series("7.5"), 7.5),
     ],
 )
-def test_profiles_read_what_is_documented(
+def test_profiles_read_documented_answers(
     profile: str, channel: str, body: dict[str, Any], expected_w: float
 ) -> None:
     named = {"entity": "1", "period_s": 1, "resolution_w": 1} if PROFILES[profile].entity else {}
@@ -313,7 +313,7 @@ def test_profiles_read_what_is_documented(
 
 
 @pytest.mark.parametrize(("unit", "expected_w"), [("W", 1.5), ("kW", 1500.0), ("mW", 0.0015)])
-def test_home_assistant_says_its_unit(unit: str, expected_w: float) -> None:
+def test_home_assistants_unit_scales_the_power(unit: str, expected_w: float) -> None:
     meter = a_meter(HttpMeter, **HOME_ASSISTANT)
     bodies = [
         {"state": "1.5", "last_updated": n, "attributes": {"unit_of_measurement": unit}}
@@ -342,14 +342,14 @@ def test_a_state_that_is_no_power_is_a_fault(changes: dict[str, Any], kind: str)
     assert not len(output.rows)
 
 
-def test_a_reading_that_the_meter_calls_not_valid_is_none() -> None:
+def test_an_invalid_reading_is_no_data() -> None:
     meter = a_meter(HttpMeter, profile="shelly-gen1", counter=False)
     good = {"meters": [{"power": 5.0, "is_valid": True}]}
     outputs = answer_in_turn(meter, good, {"meters": [{"power": 5.0, "is_valid": False}]}, good)
     assert [kinds(output) for output in outputs] == [[], ["no-data"], ["gap"]]
 
 
-def test_a_range_that_is_exceeded_is_no_reading() -> None:
+def test_an_exceeded_range_is_no_reading() -> None:
     instrument = ScpiSimulator()
     instrument.over = True
     meter = a_meter(ScpiMeter, **instrument.settings)
@@ -359,7 +359,7 @@ def test_a_range_that_is_exceeded_is_no_reading() -> None:
     assert meter.stop_command() == b":OUTP OFF\n"
 
 
-def test_what_is_filled_in_for_a_range_that_was_exceeded_is_flagged() -> None:
+def test_the_reading_after_an_exceeded_range_is_flagged() -> None:
     """9.9E37 is beyond the range, 9.91E37 no number at all (SCPI-1999, 7.2.1.4 and 7.2.1.5)."""
     bodies = (b"5", b"5", b"9.9E37", b"5", b"5")
     over = answer_in_turn(a_meter(ScpiMeter, **SCPI), *bodies, label="ok")
@@ -406,7 +406,7 @@ REMARKS: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("profile", "channel", "body", "words"), REMARKS)
-def test_what_a_device_says_of_its_reading_is_a_flag(
+def test_a_devices_remarks_are_flags(
     profile: str, channel: str, body: dict[str, Any], words: str
 ) -> None:
     settings = GENERIC if profile == "generic" else {"profile": profile}
@@ -414,7 +414,7 @@ def test_what_a_device_says_of_its_reading_is_a_flag(
     assert flag_words(HttpMeter, output) == [words]
 
 
-def test_a_meter_that_failed_has_no_reading() -> None:
+def test_a_failed_meter_has_no_reading() -> None:
     """0 W with `power_meter_failure` is none, and what is filled in for it is in doubt."""
     meter = a_meter(HttpMeter, profile="shelly-switch", counter=False)
     failed = {**PLUG, "apower": 0.0, "errors": ["power_meter_failure"]}
@@ -453,7 +453,7 @@ def test_an_answer_without_a_power_is_quoted(body: Any, kind: str, part: str) ->
         ("/nothing", None),
     ],
 )
-def test_pointers_are_those_of_rfc_6901(pointer: str, expected: Any) -> None:
+def test_pointers_follow_rfc_6901(pointer: str, expected: Any) -> None:
     assert value_at({"a/b": [1, {"~": 2}]}, pointer) == expected
 
 

@@ -22,7 +22,7 @@ def test_only_drives_that_measure_power_are_read(
 
 
 @pytest.mark.parametrize("word", [0, 3 << 16 | 7, 7, 1 << 20 | 1 << 16 | 7])
-def test_what_is_no_power_of_the_drive_is_no_figure(
+def test_an_invalid_power_word_is_a_failed_read(
     word: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay_out_nvme(tmp_path, monkeypatch, nvme0=word)
@@ -30,7 +30,7 @@ def test_what_is_no_power_of_the_drive_is_no_figure(
         power_uw(tmp_path / "nvme0")
 
 
-def test_why_there_is_no_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drives_without_power_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = []
     for drives in ({}, {"nvme0": None}):
         lay_out_nvme(tmp_path, monkeypatch, **drives)

@@ -13,6 +13,7 @@ import pytest
 from contract.tests.refusal import refuses
 from instrumentation.sources.counter import ReadFailure, Reading, difference
 from instrumentation.sources.perf import PerfError, PerfSource
+from instrumentation.tests.trees import as_nobody
 
 SOFTWARE, CPU_CLOCK = 1, 0  # linux/perf_event.h: counts nanoseconds of one processor
 EXACT_SCALE = "2.3283064365386962890625e-10"  # 2^-32, as the kernel writes it
@@ -67,13 +68,13 @@ def test_counts_of_the_kernel_between_two_stamps(tmp_path: Path) -> None:
         last = source.read()["package-0"]
     assert isinstance(first, Reading)
     assert isinstance(last, Reading)
-    used = difference(first, last, source.zones[0].max_range_uj)
-    assert used.energy_uj is not None
+    energy = difference(first, last, source.zones[0].max_range_uj)
+    assert energy.energy_uj is not None
     least_us = (last.t_before_ns - first.t_after_ns) / 1000
     most_us = (last.t_after_ns - first.t_before_ns) / 1000
     # The kernel keeps this event's time by another clock than ours: 1 % and 100 µs for that.
-    assert 0.99 * least_us - 100 <= used.energy_uj <= 1.01 * most_us + 100
-    assert (used.kind, used.flags) == ("difference", ())
+    assert 0.99 * least_us - 100 <= energy.energy_uj <= 1.01 * most_us + 100
+    assert (energy.kind, energy.flags) == ("difference", ())
 
 
 def test_zones_have_the_names_of_the_powercap_source(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_the_kernels_scale_is_taken_exactly(tmp_path: Path) -> None:
     assert event.energy_uj(2**63 + 1) == 2**31 * 10**6
 
 
-def test_no_unit_says_how_to_get_one(tmp_path: Path) -> None:
+def test_a_missing_perf_unit_is_refused(tmp_path: Path) -> None:
     with refuses("no-perf-events"):
         PerfSource.open(tmp_path)
 
@@ -141,16 +142,14 @@ def test_events_that_are_not_joules_are_left_out(tmp_path: Path) -> None:
     ("file", "content"),
     [("type", "software"), ("cpumask", "all"), ("events/energy-pkg", "umask=1")],
 )
-def test_a_description_that_cannot_be_used_is_one_sentence(
-    tmp_path: Path, file: str, content: str
-) -> None:
+def test_an_invalid_description_is_refused(tmp_path: Path, file: str, content: str) -> None:
     lay_out(tmp_path, ALL)
     (tmp_path / "bus/event_source/devices/power" / file).write_text(content)
     with refuses("perf-unreadable"):
         PerfSource.open(tmp_path)
 
 
-def test_what_the_kernel_refuses_is_one_sentence(tmp_path: Path) -> None:
+def test_a_counter_that_the_kernel_refuses_is_refused(tmp_path: Path) -> None:
     """A unit that no driver stands behind."""
     if platform.machine() != "x86_64":
         pytest.skip("perf_event_open's number is known for x86 alone")
@@ -159,31 +158,23 @@ def test_what_the_kernel_refuses_is_one_sentence(tmp_path: Path) -> None:
         PerfSource.open(lay_out(tmp_path, ALL, kind=12345))
 
 
-def test_no_permission_gives_the_command_that_mends_it(tmp_path: Path) -> None:
+def test_missing_permission_gives_the_command_to_grant_it(tmp_path: Path) -> None:
     """Asked of the real kernel without rights, at the level that it stands at."""
     lay_out(tmp_path, ALL)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_mode & 0o001 == 0:
-            folder.chmod(folder.stat().st_mode | 0o111)
-    as_root = os.geteuid() == 0
-    if as_root:  # root may count everything: be somebody else for a moment
-        os.seteuid(65534)
     try:
-        PerfSource.open(tmp_path).close()
+        with as_nobody(tmp_path):
+            PerfSource.open(tmp_path).close()
     except PerfError as error:
         message = str(error)
     else:
         pytest.skip("kernel.perf_event_paranoid lets everybody count on this machine")
-    finally:
-        if as_root:
-            os.seteuid(0)
     level = re.search(r"\(kernel.perf_event_paranoid is (-?\d)\)", message)
     assert level is not None
     assert int(level[1]) > 0
     assert "`sudo sysctl kernel.perf_event_paranoid=0`" in message
 
 
-def test_a_count_that_cannot_be_read_is_a_reason(tmp_path: Path) -> None:
+def test_an_unreadable_count_is_a_failed_read(tmp_path: Path) -> None:
     with opened(lay_out(tmp_path, {"energy-pkg": ("1e-9", "Joules")})) as source:
         with Path("/dev/null").open("rb") as empty:  # the kernel gives no bytes for a lost event
             source._descriptors, held = (empty.fileno(),), source._descriptors

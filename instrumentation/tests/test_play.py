@@ -73,7 +73,7 @@ def test_every_meter_is_recorded_in_real_time(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("fault", WIRE_FAULTS)
-def test_every_fault_of_a_wire_strikes_and_is_the_same_for_the_same_seed(fault: str) -> None:
+def test_wire_faults_are_repeatable_by_seed(fault: str) -> None:
     pieces = [bytes(range(n % 7, n % 7 + 60)) for n in range(400)]
     asked = WireFaults(**{fault: 0.05})
     wires = [FaultyWire(seed, asked) for seed in (3, 3, 4)]

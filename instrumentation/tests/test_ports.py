@@ -42,7 +42,7 @@ FTDI = Port("/dev/ttyUSB9", "0403:6001", "FTAL9DXB", "1-4", "FT232R")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "ports", "device"),
+    ("name", "ports", "device"),
     [
         ("usb", [FTDI, cp2104(0)], "/dev/ttyUSB0"),
         ("usb:0403:6001", [FTDI, cp2104(0)], "/dev/ttyUSB9"),
@@ -52,17 +52,17 @@ FTDI = Port("/dev/ttyUSB9", "0403:6001", "FTAL9DXB", "1-4", "FT232R")
         ("usb:10c4:ea60@1-3:1.1", [cp2104(0, A, "1-3:1.0"), cp2104(1, A, "1-3:1.1")], "1"),
     ],
 )
-def test_usb_names_find_their_device(wanted: str, ports: list[Port], device: str) -> None:
-    assert Lookup(wanted, IDS, lambda: ports).device().endswith(device)
+def test_usb_names_find_their_device(name: str, ports: list[Port], device: str) -> None:
+    assert Lookup(name, IDS, lambda: ports).device().endswith(device)
 
 
-def test_every_port_is_found_by_its_own_name() -> None:
+def test_every_port_is_found_by_its_name() -> None:
     ports = [cp2104(0), cp2104(1, B), cp2104(2, "", "1-5"), cp2104(3, "", "1-6"), FTDI]
     for port in ports:
         assert Lookup(port.name, (), lambda: ports).device() == port.device
 
 
-def test_two_alike_are_told_apart_by_serial_number_or_place() -> None:
+def test_two_alike_are_refused_with_their_differences() -> None:
     with refuses("several-devices", count=2, form="usb:10c4:ea60:SERIAL") as caught:
         Lookup("usb", IDS, lambda: [cp2104(0), cp2104(1, B, "1-7")]).device()
     assert f"serial number {B}, location 1-7" in str(caught.value.facts["choices"])
@@ -71,7 +71,7 @@ def test_two_alike_are_told_apart_by_serial_number_or_place() -> None:
         Lookup("usb", IDS, lambda: [cp2104(0, ""), cp2104(1, "", "1-7")]).device()
 
 
-def test_a_missing_one_is_said_with_those_of_its_kind() -> None:
+def test_a_missing_device_is_refused_with_those_of_its_kind() -> None:
     with refuses("device-absent") as caught:
         Lookup(f"usb:10c4:ea60:{C}", IDS, lambda: [cp2104(0)]).device()
     assert isinstance(caught.value, PortError) and caught.value.errno == errno.ENOENT
@@ -82,7 +82,7 @@ def test_a_missing_one_is_said_with_those_of_its_kind() -> None:
         Lookup("usb", (), lambda: [FTDI]).device()
 
 
-def test_renumbered_and_moved_it_is_found_again_and_no_other_is_taken_for_it() -> None:
+def test_a_renumbered_and_moved_device_is_found_and_no_other() -> None:
     ports = [cp2104(0)]
     lookup = Lookup("usb", IDS, lambda: ports)
     assert lookup.device() == "/dev/ttyUSB0"
@@ -95,7 +95,7 @@ def test_renumbered_and_moved_it_is_found_again_and_no_other_is_taken_for_it() -
     assert lookup.device() == "/dev/ttyUSB6"
 
 
-def test_a_path_is_followed_by_the_serial_number_behind_it(tmp_path: Path) -> None:
+def test_a_path_follows_its_devices_serial_number(tmp_path: Path) -> None:
     paths = [tmp_path / f"ttyUSB{n}" for n in range(2)]
     for path in paths:
         path.touch()
@@ -113,16 +113,16 @@ def test_a_path_is_followed_by_the_serial_number_behind_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
-@pytest.mark.parametrize("wanted", ["usb", "usb:{id}", "usb:{id}:{serial}", "path"])
-def test_where_nothing_tells_two_apart_only_the_same_socket_is_accepted(
-    wanted: str, adapter: str, tmp_path: Path
+@pytest.mark.parametrize("form", ["usb", "usb:{id}", "usb:{id}:{serial}", "path"])
+def test_without_a_unique_serial_only_the_same_socket_is_accepted(
+    form: str, adapter: str, tmp_path: Path
 ) -> None:
     usb_id, serial = ADAPTERS[adapter]
     paths = [tmp_path / f"ttyUSB{n}" for n in range(2)]
     for path in paths:
         path.touch()
     first, other = (Port(str(paths[0]), usb_id, serial, place) for place in ("1-1.2", "1-1.3"))
-    name = str(paths[0]) if wanted == "path" else wanted.format(id=usb_id, serial=serial)
+    name = str(paths[0]) if form == "path" else form.format(id=usb_id, serial=serial)
     name = name.rstrip(":")  # where it has no serial number to name
     ports = [first]
     lookup = Lookup(name, (usb_id,), lambda: ports)
@@ -138,7 +138,7 @@ def test_where_nothing_tells_two_apart_only_the_same_socket_is_accepted(
     assert lookup.device() == str(paths[1])  # renumbered, in its socket
 
 
-def test_a_path_does_not_take_another_kind_of_adapter(tmp_path: Path) -> None:
+def test_a_path_refuses_another_kind_of_adapter(tmp_path: Path) -> None:
     path = tmp_path / "ttyUSB0"
     path.touch()
     ports = [Port(str(path), "1a86:7523", "", "1-1.2")]
@@ -156,13 +156,13 @@ def test_a_path_does_not_take_another_kind_of_adapter(tmp_path: Path) -> None:
         built_in.device()
 
 
-def test_a_name_that_others_share_is_not_given() -> None:
+def test_a_shared_serial_number_is_not_part_of_the_name() -> None:
     for usb_id, serial in ADAPTERS.values():
         assert Port("/dev/ttyUSB0", usb_id, serial, "1-5").name == f"usb:{usb_id}@1-5"
     assert cp2104(0).name == f"usb:10c4:ea60:{A}"
 
 
-def test_a_path_without_usb_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_path_without_usb_is_opened_unchanged(tmp_path: Path) -> None:
     lookup = Lookup(str(tmp_path / "port"), IDS, lambda: [])
     with pytest.raises(PortError) as caught:
         lookup.device()
@@ -171,12 +171,10 @@ def test_a_path_without_usb_is_taken_as_it_is(tmp_path: Path) -> None:
     assert lookup.device() == str(tmp_path / "port")
 
 
-@pytest.mark.parametrize(
-    "wanted", ["usb:", "usb:10c4", "usb:10c4:ea60:", "usb:10c4:ea60@", "usb:x"]
-)
-def test_half_a_name_is_refused(wanted: str) -> None:
+@pytest.mark.parametrize("name", ["usb:", "usb:10c4", "usb:10c4:ea60:", "usb:10c4:ea60@", "usb:x"])
+def test_an_incomplete_usb_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="names no port: write usb:VVVV:PPPP"):
-        check_form(wanted)
+        check_form(name)
     check_form("./usb-serial")
 
 
@@ -196,12 +194,12 @@ def test_usbtmc_devices_are_read_from_sysfs(tmp_path: Path) -> None:
     sys_class.mkdir()
     (sys_class / "usbtmc3").symlink_to(usb / "1-2:1.0/usbmisc/usbtmc3")
     (sys_class / "usbtmc4").symlink_to(tmp_path / "gone")
-    wanted = Port("/dev/usbtmc3", "0b21:0025", "C3UE12345", "1-2", "YOKOGAWA WT310")
-    assert usbtmc_ports(sys_class) == [wanted]
+    expected = Port("/dev/usbtmc3", "0b21:0025", "C3UE12345", "1-2", "YOKOGAWA WT310")
+    assert usbtmc_ports(sys_class) == [expected]
     assert usbtmc_ports(tmp_path / "none") == []
 
 
-def test_built_in_ports_without_a_chip_are_none(tmp_path: Path) -> None:
+def test_built_in_ports_without_a_chip_are_skipped(tmp_path: Path) -> None:
     for name, kind in {"ttyS0": "4", "ttyS1": "0", "ttyUSB0": ""}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "type").write_text(f"{kind}\n")
@@ -210,5 +208,5 @@ def test_built_in_ports_without_a_chip_are_none(tmp_path: Path) -> None:
     assert [n for n in names if has_chip(n, tmp_path)] == ["ttyS0", "ttyUSB0", "rfcomm0"]
 
 
-def test_the_ports_of_this_machine_are_there() -> None:
+def test_the_ports_of_this_machine_exist() -> None:
     assert all(os.path.lexists(port.device) for port in all_ports())

@@ -53,7 +53,7 @@ def test_a_switching_is_read_back(tmp_path: Path) -> None:
         (f"{OBEYS}; exit 3", TELLS),
     ],
 )
-def test_what_is_read_back_is_done(
+def test_a_failing_program_that_switched_succeeds(
     deed: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(power_switch, "PROGRAM_S", 5.0)
@@ -75,7 +75,7 @@ def test_what_is_read_back_is_done(
         (OBEYS, "sleep 600 & sleep 600", "switch-silent"),
     ],
 )
-def test_what_is_not_read_back_is_not_done(
+def test_a_state_that_does_not_follow_is_an_error(
     deed: str, status: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(power_switch, "PROGRAM_S", 0.5 if code == "switch-silent" else 60.0)

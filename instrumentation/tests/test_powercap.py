@@ -27,14 +27,14 @@ from instrumentation.sources.counter import (
 )
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.sources.zones import Zone, discover, summands
-from instrumentation.tests.trees import MAX_UJ, TREES, P, Tree, child, counting
+from instrumentation.tests.trees import MAX_UJ, TREES, P, Tree, as_nobody, child, counting
 
 PACKAGE = f"{P}:0"
 ALONE = Tree({PACKAGE: "package-0"}, ("package-0",), ("package-0",))
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_every_counter_once_and_what_may_be_added(tmp_path: Path, name: str) -> None:
+def test_every_counter_is_found_once_with_its_sums(tmp_path: Path, name: str) -> None:
     tree = TREES[name]
     root = tree.lay_out(tmp_path)
     with PowercapSource.open(root, mirror_wait_s=0) as source:
@@ -72,7 +72,7 @@ def test_mirrors_are_named(tmp_path: Path) -> None:
     }
 
 
-def test_counters_that_stand_still_are_not_held_for_mirrors(tmp_path: Path) -> None:
+def test_still_counters_are_no_mirrors(tmp_path: Path) -> None:
     root = TREES["mirrored die"].lay_out(tmp_path)
     with PowercapSource.open(root, mirror_wait_s=0.05) as source:
         assert [zone.mirror_of for zone in source.zones] == [None] * 4
@@ -105,7 +105,7 @@ def test_power_bound_of_a_zone(tmp_path: Path) -> None:
     }
 
 
-def test_a_series_is_what_single_reads_give(tmp_path: Path) -> None:
+def test_a_series_equals_single_reads(tmp_path: Path) -> None:
     root = TREES["one socket"].lay_out(tmp_path)
     with PowercapSource.open(root) as source:
         series = source.series()
@@ -140,7 +140,7 @@ def test_failing_zone_leaves_the_others(tmp_path: Path, content: str) -> None:
             assert isinstance(readings["dram"], Reading)
 
 
-def test_a_series_opens_anew_what_has_failed(tmp_path: Path) -> None:
+def test_a_series_reopens_a_failed_counter(tmp_path: Path) -> None:
     root = ALONE.lay_out(tmp_path)
     file = root / PACKAGE / "energy_uj"
     with PowercapSource.open(root) as source:
@@ -172,7 +172,7 @@ def vanishing(file: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def test_zone_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+def test_a_zone_that_vanishes_and_returns_is_flagged(tmp_path: Path) -> None:
     root = TREES["one socket"].lay_out(tmp_path)
     file = root / PACKAGE / "energy_uj"
     with vanishing(file) as process, PowercapSource.open(root) as source:
@@ -226,10 +226,10 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
     file.write_text("0\n")
     epochs: set[tuple[int, int]] = set()
     with PowercapSource.open(root) as source:
-        done = threading.Event()
+        is_over = threading.Event()
 
         def read() -> None:
-            while not done.is_set():
+            while not is_over.is_set():
                 reading = source.read()["package-0"]
                 if isinstance(reading, Reading):
                     epochs.add((reading.energy_uj, reading.epoch))
@@ -243,7 +243,7 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
             file.unlink()
             file.write_text(f"{number}\n")
             time.sleep(0.001)
-        done.set()
+        is_over.set()
         for thread in threads:
             thread.join()
     oldest = dict(sorted(epochs, reverse=True))
@@ -251,12 +251,12 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
     assert all(oldest[old] < oldest[new] for new, old in pairwise(oldest))
 
 
-def test_no_zone_says_how_to_get_one(tmp_path: Path) -> None:
+def test_a_tree_without_zones_is_refused(tmp_path: Path) -> None:
     with refuses("no-zone"):
         PowercapSource.open(tmp_path)
 
 
-def test_links_that_lead_nowhere_are_told_from_no_driver(tmp_path: Path) -> None:
+def test_broken_links_are_not_a_missing_driver(tmp_path: Path) -> None:
     for name in ("intel-rapl", "intel-rapl:0", "intel-rapl:0:0"):
         (tmp_path / name).symlink_to(tmp_path / "hidden" / name)
     with refuses("links-lead-nowhere") as refused:
@@ -265,9 +265,7 @@ def test_links_that_lead_nowhere_are_told_from_no_driver(tmp_path: Path) -> None
     assert PowercapSource.is_present(tmp_path)
 
 
-def test_no_driver_of_another_processor_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_processor_is_not_x86(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     with refuses("not-x86", machine="aarch64") as refused:
         PowercapSource.open(tmp_path)
@@ -275,7 +273,7 @@ def test_no_driver_of_another_processor_is_named(
     assert not PowercapSource.is_present(tmp_path)
 
 
-def test_a_zone_of_limits_alone_leaves_the_others(tmp_path: Path) -> None:
+def test_a_zone_with_only_limits_leaves_the_others(tmp_path: Path) -> None:
     root = TREES["psys first"].lay_out(tmp_path)
     (root / "intel-rapl/intel-rapl:0/energy_uj").unlink()
     with PowercapSource.open(root) as source:
@@ -303,7 +301,7 @@ def test_zones_for_root_only_leave_the_others(
         assert "core, uncore, dram" in source.omitted and "chmod a+r" in source.omitted
 
 
-def test_a_zone_that_cannot_be_named_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unreadable_name_is_refused(tmp_path: Path) -> None:
     """The name is there, and reading it fails, as while a driver goes away."""
     root = ALONE.lay_out(tmp_path)
     (root / PACKAGE / "name").unlink()
@@ -312,32 +310,14 @@ def test_a_zone_that_cannot_be_named_is_one_sentence(tmp_path: Path) -> None:
         PowercapSource.open(root)
 
 
-def test_unreadable_counter_gives_a_command_that_mends_it(tmp_path: Path) -> None:
+def test_an_unreadable_counter_gives_a_working_command(tmp_path: Path) -> None:
     root = TREES["one socket"].lay_out(tmp_path)
     for file in root.rglob("energy_uj"):
-        file.chmod(0o400)
-    as_root = os.geteuid() == 0
-    if as_root:  # root may read everything: be somebody else for a moment
-        for folder in (tmp_path, *tmp_path.parents):
-            if folder.stat().st_mode & 0o001 == 0:
-                folder.chmod(folder.stat().st_mode | 0o111)
-        os.seteuid(65534)
-    else:
-        for file in root.rglob("energy_uj"):
-            file.chmod(0o000)
-    try:
-        with refuses("zones-root-only") as caught:
-            PowercapSource.open(root)
-        command = re.search(r"`sudo (.*)`", str(caught.value))
-    finally:
-        if as_root:
-            os.seteuid(0)
+        file.chmod(0o400 if os.geteuid() == 0 else 0o000)
+    with as_nobody(tmp_path), refuses("zones-root-only") as caught:
+        PowercapSource.open(root)
+    command = re.search(r"`sudo (.*)`", str(caught.value))
     assert command is not None
     assert os.system(command[1]) == 0
-    if as_root:
-        os.seteuid(65534)
-    try:
+    with as_nobody(tmp_path):
         PowercapSource.open(root).close()
-    finally:
-        if as_root:
-            os.seteuid(0)

@@ -78,7 +78,7 @@ def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
         ("usb:10c4:ea60:OTHER", refuses("port-absent")),
     ],
 )
-def test_no_port_but_the_named_one_is_opened(
+def test_only_the_named_port_is_opened(
     port: str,
     message: Refusal,
     strangers: list[SimulatedPort],
@@ -107,7 +107,7 @@ def test_no_port_but_the_named_one_is_opened(
         simulated.close()
 
 
-def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
+def test_a_kind_without_a_port_opens_only_its_device(
     strangers: list[SimulatedPort], tmp_path: Path
 ) -> None:
     """`usb`: the strangers of other kinds are left alone, though one looks like another meter."""
@@ -129,7 +129,7 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
     assert not any(port.receive() for port in strangers[:3])
 
 
-def test_ports_are_told_by_what_the_kernel_knows(strangers: list[SimulatedPort]) -> None:
+def test_ports_are_described_by_the_kernels_facts(strangers: list[SimulatedPort]) -> None:
     named_ports = _as_ports(strangers)
     text = probe.describe_ports(str(strangers[0].link), lambda: named_ports)
     assert text.startswith("Other ports here (none was opened): ")

@@ -99,11 +99,11 @@ def test_missing_counters_are_an_error(root: Path, lost: str) -> None:
     if lost == "on the way":
         (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
     assert _read_uj(source) == {}
-    wanted = "FileNotFoundError" if lost == "all" else "ValueError"
-    assert (source.error or "").startswith(f"pyRAPL failed ({wanted})")
+    error = "FileNotFoundError" if lost == "all" else "ValueError"
+    assert (source.error or "").startswith(f"pyRAPL failed ({error})")
 
 
-def test_reads_are_the_energy_since_the_begin(root: Path) -> None:
+def test_reads_give_the_energy_since_begin(root: Path) -> None:
     lay_out(root, packages=1, drams=1)
     source = PyraplSource.open()
     set_uj(root, "intel-rapl:0", 1250)

@@ -42,7 +42,7 @@ def test_load_beyond_the_largest_range_is_refused() -> None:
         smallest_range(RANGES, 4.9, 3.0)
 
 
-def test_extremes_are_kept_whatever_their_order() -> None:
+def test_extremes_do_not_depend_on_the_order() -> None:
     extremes = Extremes()
     for volts, amperes, watts in ((230.0, 0.2, 40.0), (229.0, 0.9, 190.0), (231.0, -0.1, -5.0)):
         extremes = extremes.with_reading(volts, amperes, watts, 1.0)
@@ -70,14 +70,14 @@ def test_advice_names_the_ranges_and_the_error_there() -> None:
     assert "went up to" not in text
 
 
-def test_advice_tells_of_clipped_readings_and_of_higher_ranges() -> None:
+def test_advice_mentions_clipped_readings_and_higher_ranges() -> None:
     extremes = Extremes(240, 231.0, 0.84, 187.3, 5.0, over_range=3)
     text = report("meter0", meter_that_saw(extremes))
     assert "3 readings were beyond the range" in text
     assert "went up to 5 A" in text
 
 
-def test_nothing_is_advised_from_nothing() -> None:
+def test_a_recording_without_readings_is_refused() -> None:
     with refuses("no-reading"):
         report("meter0", meter_that_saw(Extremes()))
 
@@ -115,7 +115,7 @@ def test_a_meter_without_ranges_has_nothing_to_set(
     assert "there is nothing to set" in capsys.readouterr().out
 
 
-def test_what_is_no_recording_is_refused(
+def test_a_folder_without_a_recording_ends_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ranging.main([str(tmp_path)]) == 1

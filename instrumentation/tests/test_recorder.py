@@ -29,7 +29,7 @@ from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.recorder_status import Status
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
-from instrumentation.tests.meter_helpers import Running, an_entry, read_status
+from instrumentation.tests.meter_helpers import Running, an_entry, read_status, wait_for_status
 from instrumentation.trace import Fault
 from validation.metrology.conversation import read_frames
 
@@ -103,11 +103,11 @@ class Bench:
         self._ended.set()
         self._thread.join()
 
-    def wait_until(self, wanted: Callable[[RecorderStatus], bool]) -> RecorderStatus:
-        while (status := read_status(self.status_path)) is None or not wanted(status):
+    def wait_until(self, condition: Callable[[RecorderStatus], bool]) -> RecorderStatus:
+        def check() -> None:
             assert self._thread.is_alive(), self.results
-            time.sleep(0.02)
-        return status
+
+        return wait_for_status(self.status_path, condition, check)
 
 
 Refused = Callable[..., str]
@@ -172,7 +172,7 @@ def test_the_last_fault_is_written_with_its_kind_and_detail(link: Path, out: Pat
     assert (written.gaps, written.last_fault) == (1, MeterFault("gap", "a record is missing"))
 
 
-def test_live_line_is_drawn_where_it_is_wanted(link: Path, out: Path) -> None:
+def test_live_draws_a_line(link: Path, out: Path) -> None:
     with plugged_in(link, smartpower3()):
         running = Running(an_entry(link), out, "--live")
         running.wait_until(lambda s: s.records > 100)
@@ -183,7 +183,7 @@ def test_live_line_is_drawn_where_it_is_wanted(link: Path, out: Path) -> None:
     assert err.endswith("\x1b[K")
 
 
-def test_survives_unplugging_and_another_port_number(link: Path, out: Path) -> None:
+def test_an_unplugged_meter_is_reopened_under_another_number(link: Path, out: Path) -> None:
     send = smartpower3()
     with contextlib.ExitStack() as stack:
         with plugged_in(link, send) as first:
@@ -202,7 +202,7 @@ def test_survives_unplugging_and_another_port_number(link: Path, out: Path) -> N
     assert samples["seq"].to_list() == list(range(samples.height))
 
 
-def test_goes_on_in_an_existing_stream_of_the_same_meter(
+def test_an_existing_stream_is_continued_with_equal_settings_only(
     link: Path, out: Path, refused: Refused
 ) -> None:
     with plugged_in(link, smartpower3()):
@@ -217,7 +217,7 @@ def test_goes_on_in_an_existing_stream_of_the_same_meter(
     assert decode(out).samples["epoch"].max() == 2
 
 
-def test_full_disk_keeps_all_that_came(link: Path, out: Path) -> None:
+def test_a_full_disk_ends_with_whole_frames(link: Path, out: Path) -> None:
     with plugged_in(link, smartpower3()):
         running = Running(an_entry(link), out)
         running.wait_until(lambda s: s.records > 20)
@@ -238,18 +238,18 @@ def test_full_disk_keeps_all_that_came(link: Path, out: Path) -> None:
 def small_disk(at: Path, size_bytes: int) -> Iterator[None]:
     at.mkdir()
     options = f"size={size_bytes}"
-    made = subprocess.run(
+    process = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "none", str(at)], capture_output=True, check=False
     )
-    if made.returncode:
-        pytest.skip(f"no disk can be mounted here: {made.stderr.decode().strip()}")
+    if process.returncode:
+        pytest.skip(f"no disk can be mounted here: {process.stderr.decode().strip()}")
     try:
         yield
     finally:
         subprocess.run(["umount", str(at)], check=True)
 
 
-def test_a_full_disk_is_waited_for_and_leaves_a_hole(link: Path, tmp_path: Path) -> None:
+def test_a_full_disk_pauses_the_recording(link: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with small_disk(disk, 4 << 20), plugged_in(link, smartpower3()):
         with Bench(link, disk / "meter0", status=tmp_path / "status.json") as bench:
@@ -271,14 +271,14 @@ def test_a_full_disk_is_waited_for_and_leaves_a_hole(link: Path, tmp_path: Path)
     assert samples["seq"].to_list() == list(range(samples.height))
 
 
-def test_two_recorders_never_write_one_folder(link: Path, out: Path, refused: Refused) -> None:
+def test_a_second_recorder_of_a_folder_is_refused(link: Path, out: Path, refused: Refused) -> None:
     """The lock is the open folder's: one process is as good as two."""
     with plugged_in(link, smartpower3()), Bench(link, out) as bench:
         bench.wait_until(lambda s: s.records > 0)
         assert "another process records into" in refused(link)
 
 
-def test_a_meter_that_was_heard_before_is_waited_for(link: Path, out: Path) -> None:
+def test_with_wait_a_missing_meter_is_awaited(link: Path, out: Path) -> None:
     with Bench(link, out, wait=True) as bench:
         lost = bench.wait_until(lambda s: s.state == "lost")
         assert "cannot be opened" in lost.message
@@ -286,27 +286,21 @@ def test_a_meter_that_was_heard_before_is_waited_for(link: Path, out: Path) -> N
             bench.wait_until(lambda s: s.state == "recording")
 
 
-def test_it_outlives_a_killed_parent_only_so_long(link: Path, out: Path) -> None:
+def test_outlive_ends_the_recorder_after_its_parent(link: Path, out: Path) -> None:
     argv = [sys.executable, "-m", "instrumentation.recorder", "--outlive", "1", "--out", str(out)]
     argv += ["--meter", an_entry(link)]
     code = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
-
-    def wait_until(wanted: Callable[[RecorderStatus], bool]) -> RecorderStatus:
-        while (status := read_status(out / "status.json")) is None or not wanted(status):
-            time.sleep(0.02)
-        return status
-
     with plugged_in(link, smartpower3()):
         with subprocess.Popen(
             [sys.executable, "-c", code, *argv], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         ) as parent:
-            before = wait_until(lambda s: s.state == "recording")
+            before = wait_for_status(out / "status.json", lambda s: s.state == "recording")
             parent.kill()
-        after = wait_until(lambda s: s.state == "stopped")
+        after = wait_for_status(out / "status.json", lambda s: s.state == "stopped")
     assert after.records > before.records + 20
 
 
-def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: Path) -> None:
+def test_the_same_usb_device_is_reopened_under_another_number(tmp_path: Path, out: Path) -> None:
     send, links = smartpower3(), [tmp_path / f"tty{n}" for n in range(3)]
     mine, moved, other = (
         Port(str(at), "10c4:ea60", number, "1-2")
@@ -334,7 +328,7 @@ def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: 
 
 
 @pytest.mark.parametrize("serial", ["", "0001", "FTAL9DXB"])
-def test_a_recording_that_is_begun_again_takes_no_other_adapter(
+def test_a_continued_recording_refuses_another_adapter(
     tmp_path: Path, out: Path, serial: str
 ) -> None:
     identifies = len(serial) > 4
@@ -364,14 +358,14 @@ def test_a_recording_that_is_begun_again_takes_no_other_adapter(
             bench.status_path.unlink()
 
 
-def test_foreign_stream_is_shown(link: Path, refused: Refused) -> None:
+def test_a_foreign_stream_is_refused_with_its_bytes(link: Path, refused: Refused) -> None:
     with plugged_in(link, lambda port: port.send(b"$GPGGA,123519,4807.038,N\r\n")):
         err = refused(link)
     assert "sends no records of a smartpower3" in err
     assert "GPGGA" in err
 
 
-def test_another_meter_is_named(link: Path, refused: Refused) -> None:
+def test_another_meters_stream_is_refused_with_its_kind(link: Path, refused: Refused) -> None:
     with plugged_in(link, smartpower3()):
         err = refused(link, kind="mcp39f511n", channels={"1": "system"})
     assert "That is a smartpower3: set its kind." in err

@@ -17,7 +17,7 @@ from instrumentation.meters import smartpower3
 from instrumentation.meters.rows import ParseResult, join_results
 from instrumentation.meters.smartpower3 import SmartPower3, clean_lines, doubtful_lines, is_product
 from instrumentation.simulators.smartpower3 import encode_line
-from instrumentation.tests.meter_helpers import flag_words, kinds, opened
+from instrumentation.tests.meter_helpers import feed_pieces, flag_words, kinds, opened
 from instrumentation.trace import Frame
 from validation.metrology.conversation import pieces_of
 
@@ -26,8 +26,7 @@ VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,
 
 
 def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> ParseResult:
-    meter = opened(SmartPower3(channels or {"0": "system"}))
-    return join_results([meter.feed(line, n) for n, line in enumerate(lines)])
+    return feed_pieces(opened(SmartPower3(channels or {"0": "system"})), lines)
 
 
 def words(output: ParseResult) -> list[str]:
@@ -61,7 +60,7 @@ def test_simulator_sends_the_documented_line() -> None:
 
 
 @pytest.mark.parametrize("at", range(79))
-def test_no_changed_byte_passes(at: int) -> None:
+def test_a_changed_byte_gives_no_record(at: int) -> None:
     before = encode_line(815159, (0, 0))
     for changed in (b"0", b"7", b",", b"\x00"):
         line = VECTOR[:at] + changed + VECTOR[at + 1 :]
@@ -95,25 +94,25 @@ def test_uneven_device_time_is_no_gap() -> None:
     assert sum(output.rows.window_s) == pytest.approx(0.06)
 
 
-def test_changed_interval_is_taken_up() -> None:
+def test_a_changed_interval_is_adopted() -> None:
     times = [0, 10, 20, 30, 130, 230, 330, 430]
     output = fed([encode_line(t, (1000, 0)) for t in times])
     assert output.rows.window_s.tolist()[-1] == 0.1
 
 
-def test_restarted_meter_is_flagged_and_not_bridged() -> None:
+def test_a_restarted_meter_is_flagged() -> None:
     output = fed([encode_line(t, (1000, 0)) for t in (90_000, 90_010, 90_020, 10, 20)])
     assert kinds(output) == ["restart"]
     assert times_ms(output) == [90_010, 90_020, 10, 20]
     assert words(output) == ["", "", "restart", ""]
 
 
-def test_each_line_has_the_time_of_its_own_first_byte() -> None:
+def test_each_line_has_the_arrival_of_its_first_byte() -> None:
     meter = opened(SmartPower3({"0": "system"}))
     lines = [encode_line(n * 10, (1000, 0)) for n in range(4)]
     meter.feed(lines[0], 100)
     pieces = [lines[1] + lines[2][:1], lines[2][1:40], lines[2][40:] + lines[3]]
-    output = join_results([meter.feed(piece, 200 + 100 * n) for n, piece in enumerate(pieces)])
+    output = feed_pieces(meter, pieces, 100, 200)
     assert output.rows.t_mono_ns.tolist() == [200, 200, 400]
 
 
@@ -127,7 +126,7 @@ def test_tripped_protection_is_flagged() -> None:
     assert words(fed([encode_line(0, (0, 0)), line])) == ["tripped-0"]
 
 
-def test_power_that_is_no_product_is_doubted() -> None:
+def test_a_power_that_is_no_product_is_doubtful() -> None:
     sound = encode_line(10, (1200, 0))
     assert b"12000,0100,01200" in sound
     hurt = closed(sound.replace(b"01200,1", b"02100,1"))
@@ -140,7 +139,7 @@ def test_power_that_is_no_product_is_doubted() -> None:
     voltage=st.floats(0, 20_000, width=32),
     current_ma=st.integers(0, 4000),
 )
-def test_power_by_the_firmwares_arithmetic_is_not_doubted(voltage: float, current_ma: int) -> None:
+def test_a_power_by_the_firmwares_arithmetic_is_a_product(voltage: float, current_ma: int) -> None:
     power_mw = int(np.float32(voltage) * np.float32(current_ma) / np.float32(1000))
     assert is_product(int(voltage), current_ma, power_mw)
 
@@ -162,8 +161,8 @@ def _swapped(line: bytes, chance: random.Random) -> bytes:
 
 def _moved(line: bytes, chance: random.Random) -> bytes:
     a, b = chance.sample(range(74), 2)
-    rest = line[:a] + line[a + 1 :]
-    return rest[:b] + line[a : a + 1] + rest[b:]
+    others = line[:a] + line[a + 1 :]
+    return others[:b] + line[a : a + 1] + others[b:]
 
 
 def _two_changed(line: bytes, chance: random.Random) -> bytes:
@@ -178,7 +177,7 @@ def _two_changed(line: bytes, chance: random.Random) -> bytes:
     [(_swapped, 0.3, 0.013), (_moved, 0.003, 0.001), (_two_changed, 0.003, 0.001)],
     ids=["swapped", "moved", "two changed"],
 )
-def test_few_wrong_powers_pass_undoubted(
+def test_few_wrong_powers_are_not_doubtful(
     damage: Callable[[bytes, random.Random], bytes],
     passed_before: float,
     passes_now: float,
@@ -204,7 +203,7 @@ def test_few_wrong_powers_pass_undoubted(
     damages=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), max_size=12),
     cuts=st.lists(st.floats(0, 1), max_size=30),
 )
-def test_stretches_and_single_lines_give_the_same(
+def test_many_lines_at_once_equal_single_lines(
     seed: int, damages: list[tuple[float, int]], cuts: list[float]
 ) -> None:
     chance = random.Random(seed)

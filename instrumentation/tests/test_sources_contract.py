@@ -60,7 +60,7 @@ NAMES = {
 }
 
 
-def test_no_source_of_ours_is_left_out() -> None:
+def test_every_source_of_the_tree_is_tested() -> None:
     ours = [
         n for n in registry.names() if registry.load(n).__module__.startswith("instrumentation")
     ]
@@ -78,8 +78,8 @@ def test_opens_reads_and_closes(name: str, tmp_path: Path, monkeypatch: pytest.M
     first, last = source.read(), source.read()
     source.close()
     assert source.names
-    wanted = NAMES.get(name, {"package-0", "dram"})
-    assert wanted <= set(source.names) or not lay_out
+    expected = NAMES.get(name, {"package-0", "dram"})
+    assert expected <= set(source.names) or not lay_out
     for readings in (first, last):
         assert set(readings) == set(source.names)
         for reading in readings.values():
@@ -92,7 +92,7 @@ def test_opens_reads_and_closes(name: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_without_counters_there_is_a_sentence(
+def test_a_machine_without_counters_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opener = PLACES[name](tmp_path / "filled", monkeypatch)

@@ -42,9 +42,9 @@ def test_a_counter_that_stands_still(joules: list[float | None], seconds: float,
 
 
 def test_a_gauge_may_rest_for_longer_than_a_counter() -> None:
-    rest = [Stretch(30.0, 0.0)]
-    assert standstill_code(rest, standing.patience_s("battery")) == DID_NOT_MOVE
-    assert standstill_code(rest, standing.patience_s("nvml")) == STANDS_STILL
+    stretches = [Stretch(30.0, 0.0)]
+    assert standstill_code(stretches, standing.patience_s("battery")) == DID_NOT_MOVE
+    assert standstill_code(stretches, standing.patience_s("nvml")) == STANDS_STILL
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_gauge_may_rest_for_longer_than_a_counter() -> None:
         (200.0, 2.0, 2.0, False),  # shorter than a sensor takes to follow
     ],
 )
-def test_a_sensor_of_one_value_is_held_against_the_work(
+def test_a_sensor_of_one_value_is_refused_by_the_work(
     power_w: float, seconds: float, busy_s: float, refused: bool
 ) -> None:
     stretches = [Stretch(seconds, power_w * seconds)]
@@ -64,7 +64,7 @@ def test_a_sensor_of_one_value_is_held_against_the_work(
     assert (objection.code if objection else None) == (ONE_VALUE if refused else None)
 
 
-def test_a_sensor_that_froze_amid_rests_and_runs() -> None:
+def test_a_sensor_that_froze_is_found() -> None:
     living = [Stretch(2.0, 40.0), Stretch(2.0, 80.0)] * 4
     stopped = [Stretch(2.0, 80.0 + 0.01 * (k % 2)) for k in range(8)]
     row = longest_frozen_row([*living, *stopped], 5.0)
@@ -95,7 +95,7 @@ def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) ->
         ("meter plug", None, False),
     ],
 )
-def test_a_machine_that_takes_too_little(
+def test_a_machine_with_too_little_power_is_refused(
     source: str, energy_j: float | None, refused: bool
 ) -> None:
     objection = object_to_little("it", source, [Stretch(1.0, energy_j and energy_j / 2)] * 2)
@@ -114,7 +114,7 @@ def test_a_slow_total_that_is_always_less_is_below_its_part() -> None:
     assert object_to_total("m", late, "cpu", part, 5.0) is None
 
 
-def test_one_sentence_for_what_is_alike() -> None:
+def test_equal_objections_share_a_sentence() -> None:
     stretches = [Stretch(2.0, 0.0)]
     objections = [object_to_counter(label, stretches, 0.5) for label in ("core", "dram")]
     (text,) = sentences(objection for objection in objections if objection)

@@ -32,26 +32,26 @@ def whole_frames(frames: list[Frame], size_bytes: int) -> list[Frame]:
     return [frame for frame, end in zip(frames, ends, strict=True) if end <= size_bytes]
 
 
-@given(frames=FRAMES, more=FRAMES, cut=st.integers(0, 400))
-def test_any_cut_keeps_the_whole_frames(
-    tmp_path_factory: pytest.TempPathFactory, frames: list[Frame], more: list[Frame], cut: int
+@given(frames=FRAMES, later=FRAMES, cut=st.integers(0, 400))
+def test_a_cut_stream_keeps_its_whole_frames(
+    tmp_path_factory: pytest.TempPathFactory, frames: list[Frame], later: list[Frame], cut: int
 ) -> None:
     path = tmp_path_factory.mktemp("stream") / "stream.raw"
     write(path, frames)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[: max(0, size - cut)])
-    kept = list(read_frames(path))
-    assert kept == whole_frames(frames, size - cut)
-    writer = write(path, more)  # continues after the last whole frame
-    assert list(read_frames(path)) == kept + more
-    assert writer.openings == sum(not frame.data for frame in kept)
+    saved = list(read_frames(path))
+    assert saved == whole_frames(frames, size - cut)
+    writer = write(path, later)  # continues after the last whole frame
+    assert list(read_frames(path)) == saved + later
+    assert writer.openings == sum(not frame.data for frame in saved)
 
 
-def test_layout_is_that_of_the_contract(tmp_path: Path) -> None:
+def test_frames_have_the_documented_layout(tmp_path: Path) -> None:
     path = tmp_path / "stream.raw"
     write(path, [Frame(0x0102030405060708, b"ab"), Frame(1, b"?", sent=True)])
-    came = bytes.fromhex("0807060504030201 02000000") + b"ab"
-    assert path.read_bytes() == came + bytes.fromhex("0100000000000000 01000080") + b"?"
+    received = bytes.fromhex("0807060504030201 02000000") + b"ab"
+    assert path.read_bytes() == received + bytes.fromhex("0100000000000000 01000080") + b"?"
 
 
 def test_foreign_file_is_refused(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_frames_of_any_size_are_read_back_in_pieces(
 
 
 @pytest.mark.parametrize("before", [0, 1, 40])
-def test_a_time_that_no_clock_shows_is_refused(tmp_path: Path, before: int) -> None:
+def test_a_negative_time_is_refused(tmp_path: Path, before: int) -> None:
     path = tmp_path / "stream.raw"
     frames = [Frame(number, b"ab") for number in range(before)]
     write(path, [*frames, *[Frame(-5, b"ab")] * 40])
@@ -104,7 +104,7 @@ def test_a_time_that_no_clock_shows_is_refused(tmp_path: Path, before: int) -> N
         list(read_pieces(path))
 
 
-def test_blocks_that_never_reached_the_medium_end_a_stream(tmp_path: Path) -> None:
+def test_zeros_at_the_end_are_ignored(tmp_path: Path) -> None:
     """After a power cut a file may be as long as it was to be, and end in zeros."""
     path = tmp_path / "stream.raw"
     frames = [Frame(5, b""), Frame(6, b"ab")]

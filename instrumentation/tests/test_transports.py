@@ -63,7 +63,7 @@ def _waiting(fd: int) -> int:
     return count[0]
 
 
-def test_no_byte_has_a_time_before_its_own(
+def test_no_byte_has_a_time_before_its_arrival(
     port: SimulatedPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy machine may stop the reader between the wait and the read, while more bytes come."""
@@ -87,7 +87,7 @@ def test_no_byte_has_a_time_before_its_own(
     assert t_ns >= sent_ns[0]
 
 
-def test_a_fast_meters_bytes_come_whole(port: SimulatedPort) -> None:
+def test_gathered_bytes_are_read_together(port: SimulatedPort) -> None:
     transport = SerialTransport(str(port.link), 115200, 0.004)
     port.send(b"a" * 18)
     threading.Timer(0.001, port.send, (b"b" * 18,)).start()
@@ -108,7 +108,7 @@ def test_a_pulled_plug_is_an_error(tmp_path: Path) -> None:
     transport.close()
 
 
-def test_a_port_belongs_to_one(port: SimulatedPort) -> None:
+def test_a_port_is_opened_exclusively(port: SimulatedPort) -> None:
     transport = SerialTransport(str(port.link), 115200)
     with pytest.raises(OSError) as caught:
         SerialTransport(str(port.link), 115200)
@@ -142,23 +142,23 @@ def _heard(master: int, size: int) -> bytes:
     return received
 
 
-def test_usbtmc_reads_once_after_each_query_and_not_otherwise(
+def test_usbtmc_reads_once_after_each_query(
     instrument: tuple[UsbtmcTransport, int],
 ) -> None:
     transport, master = instrument
     os.write(master, b"nobody asked\n")
     assert transport.read(0.0)[1] == b""  # a read without a query would block and then fail
-    first, rest = b"*CLS\n:STAT:EESR?\n", b":COMM:WAIT 1\n:NUM:NORM:VAL?\n"
-    transport.write(first + rest)
+    first, second = b"*CLS\n:STAT:EESR?\n", b":COMM:WAIT 1\n:NUM:NORM:VAL?\n"
+    transport.write(first + second)
     assert _heard(master, len(first)) == first  # the rest waits for the answer
     assert transport.read(1.0)[1] == b"nobody asked\n"
-    assert _heard(master, len(rest)) == rest
+    assert _heard(master, len(second)) == second
     os.write(master, b"1.25E+01\n")
     assert transport.read(1.0)[1] == b"1.25E+01\n"
     assert transport.read(0.0)[1] == b""
 
 
-def test_usbtmc_belongs_to_one(instrument: tuple[UsbtmcTransport, int]) -> None:
+def test_usbtmc_is_opened_exclusively(instrument: tuple[UsbtmcTransport, int]) -> None:
     transport, _ = instrument
     with pytest.raises(BlockingIOError):
         UsbtmcTransport(os.ttyname(transport._fd), 1.0)
@@ -174,7 +174,7 @@ def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
             UsbtmcTransport(str(tmp_path / "socket"), 1.0)
 
 
-def test_a_port_that_does_not_open_is_given_up(tmp_path: Path) -> None:
+def test_a_hanging_open_times_out(tmp_path: Path) -> None:
     """A FIFO without a writer does what some drivers of the kernel do: its open waits for ever."""
     fifo = tmp_path / "port"
     os.mkfifo(fifo)

@@ -39,7 +39,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("every_ms", [1, 5, 50, 100, 900, 1500])
-def test_the_interval_between_updates_is_seen(every_ms: int) -> None:
+def test_the_update_interval_is_measured(every_ms: int) -> None:
     watch = Watch()
     (seen_ns,) = longest_intervals_ns(
         [lambda: watch.count(every_ms)], 1.0, 10_000, lambda: watch.now_ns, watch.pause
@@ -47,7 +47,7 @@ def test_the_interval_between_updates_is_seen(every_ms: int) -> None:
     assert seen_ns is not None and every_ms <= seen_ns / MS <= every_ms + 1
 
 
-def test_a_watcher_that_was_away_makes_no_interval_longer() -> None:
+def test_a_preempted_watcher_measures_no_longer_interval() -> None:
     watch = Watch(away_ms=20)
     (seen_ns,) = longest_intervals_ns(
         [lambda: watch.count(1)], 1.0, 10_000, lambda: watch.now_ns, watch.pause
@@ -55,7 +55,7 @@ def test_a_watcher_that_was_away_makes_no_interval_longer() -> None:
     assert seen_ns is not None and seen_ns <= 2 * MS
 
 
-def test_a_counter_that_freezes_once_is_known_by_that() -> None:
+def test_a_counter_that_freezes_once_has_that_interval() -> None:
     watch = Watch()
     (seen_ns,) = longest_intervals_ns(
         [watch.frozen_count], 1.0, 10_000, lambda: watch.now_ns, watch.pause
@@ -63,7 +63,7 @@ def test_a_counter_that_freezes_once_is_known_by_that() -> None:
     assert seen_ns is not None and 50 <= seen_ns / MS <= 52
 
 
-def test_the_watch_ends_once_all_had_enough_and_knows_nothing_of_what_stands_still() -> None:
+def test_a_watch_ends_after_enough_updates_and_a_still_counter_has_none() -> None:
     watch = Watch()
     intervals = longest_intervals_ns(
         [lambda: watch.count(1)], 1.0, 16, lambda: watch.now_ns, watch.pause
@@ -73,7 +73,7 @@ def test_the_watch_ends_once_all_had_enough_and_knows_nothing_of_what_stands_sti
     assert still == [None]
 
 
-def test_open_counters_tell_their_interval_with_every_reading(tmp_path: Path) -> None:
+def test_readings_of_open_counters_have_their_interval(tmp_path: Path) -> None:
     root = TREES["one socket"].lay_out(tmp_path)
     with PowercapSource.open(root, mirror_wait_s=0) as source:
         assert {zone.update_ns for zone in source.zones} == {None}
@@ -98,7 +98,7 @@ def reading_of(reading: Reading | ReadFailure) -> Reading:
         (40, 0, True, None),
     ],
 )
-def test_a_stretch_is_held_against_its_readings_window(
+def test_a_stretch_shorter_than_its_window_is_lost(
     lasts_ms: int, window_ms: int, figure: bool, flag: str | None
 ) -> None:
     edges = [
@@ -118,7 +118,7 @@ def test_a_step_that_is_coarse_for_the_energy_is_flagged() -> None:
         assert (difference.energy_uj, difference.flags) == (energy_uj, flags)
 
 
-def test_a_power_that_is_renewed_at_a_steady_rate_is_known_by_that() -> None:
+def test_a_steadily_renewed_power_has_its_window() -> None:
     slow, moving = PowerSum(longest_ns=800 * MS), PowerSum(longest_ns=800 * MS)
     coarse = PowerSum(longest_ns=800 * MS)
     for poll in range(200):
@@ -130,7 +130,7 @@ def test_a_power_that_is_renewed_at_a_steady_rate_is_known_by_that() -> None:
     assert moving.window_ns == coarse.window_ns == 0
 
 
-def test_counters_beside_polled_powers_are_watched_too() -> None:
+def test_counters_of_a_polled_source_are_watched() -> None:
     ticks = iter(range(10**9))
     source = PolledSource(
         {}, {"gpu-0": lambda: Reading(0, 0, next(ticks) // 3)}, period_s=3600, names=("gpu-0",)
@@ -141,7 +141,7 @@ def test_counters_beside_polled_powers_are_watched_too() -> None:
     source.close()
 
 
-def test_a_slow_counter_is_known_by_its_first_update_while_it_is_still_watches() -> None:
+def test_the_first_update_of_a_slow_counter_sets_its_window() -> None:
     """It moves once, long after it was opened: a run over that moment has no figure."""
     moved = Event()
     source = PolledSource(
@@ -183,7 +183,7 @@ class SlowCounter:
 
 
 @pytest.mark.parametrize("phase_ms", range(0, 100, 13))
-def test_a_slow_counter_is_carried_on_to_the_moment_of_the_read(phase_ms: int) -> None:
+def test_a_slow_counter_is_extrapolated_to_the_read(phase_ms: int) -> None:
     counter = SlowCounter(step_ms=1000 + phase_ms)
     counter.now_ms = 1000 + phase_ms  # the command has just ended
     shown = counter.read()
@@ -196,7 +196,7 @@ def test_a_slow_counter_is_carried_on_to_the_moment_of_the_read(phase_ms: int) -
 
 
 @pytest.mark.parametrize("fault", ["fast", "endless", "still", "fails", "falls"])
-def test_only_a_slow_counter_that_rises_is_carried_on(fault: str) -> None:
+def test_only_a_rising_slow_counter_is_extrapolated(fault: str) -> None:
     windows_ms = {"fast": 1, "endless": 30_000}
     counter = SlowCounter(step_ms=0, window_ms=windows_ms.get(fault, 100))
     counter.now_ms = 1050

@@ -58,13 +58,13 @@ def test_a_chip_is_long_enough_and_never_near_a_multiple_of_the_period(period_s:
 
 
 @pytest.mark.parametrize("period_s", [0, -1, float("nan"), float("inf")])
-def test_no_period_has_no_chip(period_s: float) -> None:
+def test_an_invalid_period_is_refused(period_s: float) -> None:
     with pytest.raises(ValueError):
         chip_s(period_s)
 
 
 @pytest.mark.parametrize(("chips", "seconds"), [((0, 0), 0.1), ((1,), 0.0), ((), 0.1)])
-def test_what_loads_nothing_is_no_watermark(chips: tuple[int, ...], seconds: float) -> None:
+def test_an_empty_watermark_is_refused(chips: tuple[int, ...], seconds: float) -> None:
     with pytest.raises(ValueError):
         play(chips, seconds)
 
@@ -101,18 +101,29 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 class Watcher(threading.Thread):
-    """Samples the CPU time of this process's new children."""
+    """A thread that samples the CPU time of this process's new children."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.before = set(children())
         self.samples: list[tuple[int, int]] = []
         self.pids: set[int] = set()
-        self.done = threading.Event()
+        self._over = threading.Event()
         self._seen: dict[int, int] = {}
 
+    def __enter__(self) -> Watcher:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def wait_for_load(self) -> None:
+        wait_for(lambda: sum(map(cpu_ns, self.pids)) > SPINNING_NS)
+
     def run(self) -> None:
-        while not self.done.wait(0.005):
+        while not self._over.wait(0.005):
             self.pids |= set(children()) - self.before
             for pid in self.pids:
                 self._seen[pid] = max(self._seen.get(pid, 0), cpu_ns(pid))
@@ -120,11 +131,8 @@ class Watcher(threading.Thread):
 
 
 def test_children_load_the_cpus_in_high_chips_and_rest_in_low_ones() -> None:
-    watcher = Watcher()
-    watcher.start()
-    played = play((1, 0, 1), 0.25)
-    watcher.done.set()
-    watcher.join()
+    with Watcher() as watcher:
+        played = play((1, 0, 1), 0.25)
     assert played.cpus == len(os.sched_getaffinity(0)) == len(watcher.pids)
     assert [level for _, level in played.edges] == [1, 0, 1, 0]
     times = [t for t, _ in played.edges]
@@ -145,7 +153,7 @@ def test_stretches_that_touch_are_one() -> None:
     assert [level for _, level in played.edges] == [1, 0, 1, 0]
 
 
-def test_a_cpu_that_is_not_there_is_an_error_in_one_sentence() -> None:
+def test_an_absent_cpu_is_refused() -> None:
     before = set(children())  # a guest, where the whole suite of tests runs in this process
     with refuses("process-ended"):
         play((1, 0), 0.1, cpus={4095})
@@ -157,34 +165,30 @@ class StopPlayError(BaseException):
 
 
 def test_a_signal_that_raises_leaves_no_child_behind() -> None:
-    watcher = Watcher()
-
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise StopPlayError
 
     before = signal.signal(signal.SIGUSR1, stop)
-    watcher.start()
 
     def interrupt() -> None:
-        wait_for(lambda: sum(map(cpu_ns, watcher.pids)) > SPINNING_NS)
+        watcher.wait_for_load()
         os.kill(os.getpid(), signal.SIGUSR1)
 
     interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
     try:
-        with pytest.raises(StopPlayError):
-            play((1,), 3600.0)  # a child that is only waited for would hang this test
+        with Watcher() as watcher:
+            interrupter.start()
+            with pytest.raises(StopPlayError):
+                play((1,), 3600.0)  # a child that is only waited for would hang this test
+            interrupter.join()
     finally:
-        interrupter.join()
-        watcher.done.set()
-        watcher.join()
         signal.signal(signal.SIGUSR1, before)
     assert watcher.pids
     assert not any(alive(pid) for pid in watcher.pids)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_parent_takes_its_children_with_it(number: signal.Signals) -> None:
+def test_children_end_with_a_killed_parent(number: signal.Signals) -> None:
     code = f"from instrumentation.watermark import play; play((1,), {PATIENCE_S})"
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
 
@@ -202,34 +206,28 @@ def test_a_killed_parent_takes_its_children_with_it(number: signal.Signals) -> N
     wait_for(lambda: not any(alive(pid) for pid in spinning))
 
 
-def test_a_killed_child_is_an_error_and_takes_the_others_with_it() -> None:
-    watcher = Watcher()
-    watcher.start()
-
+def test_a_killed_child_is_an_error_and_ends_the_others() -> None:
     def kill() -> None:
-        wait_for(lambda: sum(map(cpu_ns, watcher.pids)) > SPINNING_NS)
+        watcher.wait_for_load()
         os.kill(min(watcher.pids), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
-    killer.start()
-    try:
+    with Watcher() as watcher:
+        killer.start()
         with refuses("process-ended"):
             play((1,), 3.0)
-    finally:
         killer.join()
-        watcher.done.set()
-        watcher.join()
     assert not any(alive(pid) for pid in watcher.pids)
 
 
-def test_the_child_needs_nothing_but_this_file(tmp_path: Path) -> None:
+def test_the_child_runs_from_its_file_only(tmp_path: Path) -> None:
     copy = tmp_path / "load.py"
     copy.write_text((ROOT / "instrumentation" / "watermark_load.py").read_text())
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", "-S", copy, str(os.getpid()), str(min(os.sched_getaffinity(0)))],
         input="[]\n",
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == "ready\n[]\n"
+    assert process.stdout == "ready\n[]\n"

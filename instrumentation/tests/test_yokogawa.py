@@ -24,7 +24,7 @@ SIMULATORS: dict[str, type[Any]] = {
     for kind in registry.kinds()
     if issubclass(registry.load(kind), Yokogawa)
 }
-both = pytest.mark.parametrize("kind", SIMULATORS)
+every_kind = pytest.mark.parametrize("kind", SIMULATORS)
 
 
 def driver(kind: str, **settings: Any) -> Yokogawa:
@@ -48,8 +48,8 @@ def set_up(meter: Yokogawa, simulator: YokogawaSimulator) -> list[str]:
     return sent
 
 
-@both
-def test_each_command_is_followed_by_a_look_at_its_error(kind: str) -> None:
+@every_kind
+def test_each_command_is_followed_by_an_error_query(kind: str) -> None:
     sent = set_up(driver(kind, **FIXED), SIMULATORS[kind]())
     setting = sent[: sent.index("*IDN?")]
     assert setting[0] == "*CLS"
@@ -58,7 +58,7 @@ def test_each_command_is_followed_by_a_look_at_its_error(kind: str) -> None:
     assert sent[-3:] == ["*IDN?", ":STAT:EESR?", ":COMM:WAIT 1"]
 
 
-@both
+@every_kind
 def test_ranges_and_rate_are_set_at_the_meter(kind: str) -> None:
     simulator = SIMULATORS[kind](voltage_range_v=None, current_range_a=None, rate_s=1.0)
     set_up(driver(kind, rate_s=0.5, voltage_range_v=300, current_range_a=0.5), simulator)
@@ -71,7 +71,7 @@ def test_ranges_and_rate_are_set_at_the_meter(kind: str) -> None:
     assert simulator.amperes.auto
 
 
-@both
+@every_kind
 def test_slowest_rate_is_waited_for(kind: str) -> None:
     simulator = SIMULATORS[kind](rate_s=5.0)
     output, _ = talk(lambda: driver(kind, rate_s=5.0, **FIXED), simulator, WATTS)
@@ -79,8 +79,8 @@ def test_slowest_rate_is_waited_for(kind: str) -> None:
     assert output.samples.height == len(WATTS) - 1
 
 
-@both
-def test_meter_that_still_waits_as_it_was_told_before_is_given_time(kind: str) -> None:
+@every_kind
+def test_a_meter_that_waits_by_an_earlier_command_gets_time(kind: str) -> None:
     meter = driver(kind, rate_s=5.0)
     meter.opened()
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_meter_that_still_waits_as_it_was_told_before_is_given_time(kind: str) -
     assert meter.request(8 * 10**9) != b""
 
 
-@both
+@every_kind
 def test_lines_may_end_as_over_usb(kind: str) -> None:
     plain, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
     usb, frames = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](line_end=b"\n"), WATTS)
@@ -98,7 +98,7 @@ def test_lines_may_end_as_over_usb(kind: str) -> None:
     assert not any(b"\r" in frame.data for frame in frames if not frame.sent)
 
 
-@both
+@every_kind
 def test_range_that_the_meter_chooses_is_flagged(kind: str) -> None:
     simulator = SIMULATORS[kind](voltage_range_v=None, current_range_a=None)
     output, _ = talk(lambda: driver(kind), simulator, WATTS)
@@ -108,7 +108,7 @@ def test_range_that_the_meter_chooses_is_flagged(kind: str) -> None:
     assert "range-changed" not in flags[-1]
 
 
-@both
+@every_kind
 def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
     simulator = SIMULATORS[kind](**FIXED)
     before = simulator._update
@@ -126,7 +126,7 @@ def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
     ] * 6
 
 
-@both
+@every_kind
 def test_input_beyond_the_range_gives_no_reading_and_a_gap(kind: str) -> None:
     ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
     output, _ = talk(lambda: driver(kind, **ranges), SIMULATORS[kind](**ranges), WATTS)
@@ -135,7 +135,7 @@ def test_input_beyond_the_range_gives_no_reading_and_a_gap(kind: str) -> None:
     assert output.samples.filter(output.samples["flags"] == "gap over-range").height == 1
 
 
-@both
+@every_kind
 def test_peak_beyond_the_range_is_flagged(kind: str) -> None:
     """A supply that draws short peaks: they are cut off though the rms value fits."""
     ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
@@ -146,7 +146,7 @@ def test_peak_beyond_the_range_is_flagged(kind: str) -> None:
     assert kinds(output) == ["over-range"]
 
 
-@both
+@every_kind
 def test_meter_without_data_gives_no_record(kind: str) -> None:
     def nothing(piece: bytes) -> bytes:
         numbers = piece.split(b";")
@@ -167,11 +167,11 @@ def test_meter_without_data_gives_no_record(kind: str) -> None:
     assert output.samples.height == clean.samples.height - 1
 
 
-@both
+@every_kind
 def test_refused_command_is_named(kind: str) -> None:
     older = SIMULATORS[kind]()
-    known = older._unit
-    older._unit = lambda header, value: None if header.endswith("CFAC") else known(header, value)
+    unit_of = older._unit
+    older._unit = lambda header, value: None if header.endswith("CFAC") else unit_of(header, value)
     output, _ = talk(lambda: driver(kind, **FIXED), older, WATTS)
     (fault,) = output.faults
     assert fault.kind == "refused"
@@ -179,20 +179,20 @@ def test_refused_command_is_named(kind: str) -> None:
     assert output.samples.height == len(WATTS) - 1
 
 
-def test_other_model_than_set_is_said() -> None:
+def test_another_model_is_a_fault() -> None:
     output, _ = talk(lambda: driver("wt310", **FIXED), WT310Simulator(model="WT310"), WATTS)
     assert kinds(output) == ["identity"]
 
 
-@both
+@every_kind
 def test_accuracy_is_that_of_the_ranges(kind: str) -> None:
     fixed = driver(kind, **FIXED).accuracy
     part = 0.0005 if kind == "wt310" else 0.001
     assert fixed.relative_limit == 0.001
     assert fixed.absolute_limit_w == pytest.approx(part * 300 * 5)
-    left = driver(kind, voltage_range_v=300).accuracy
-    assert left.absolute_limit_w == pytest.approx(part * 300 * 20)
-    assert "its largest" in left.source
+    automatic = driver(kind, voltage_range_v=300).accuracy
+    assert automatic.absolute_limit_w == pytest.approx(part * 300 * 20)
+    assert "its largest" in automatic.source
 
 
 def test_older_model_errs_twice_as_much_of_the_range() -> None:
@@ -216,8 +216,8 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
         driver("wt310", **wrong)
 
 
-@both
-def test_held_meter_is_set_up_anew_and_let_go(kind: str) -> None:
+@every_kind
+def test_a_held_meter_is_set_up_again(kind: str) -> None:
     """HOLD pressed in mid-run: nothing is updated until somebody says so."""
     meter, simulator = driver(kind, **FIXED), SIMULATORS[kind]()
     set_up(meter, simulator)
@@ -231,7 +231,7 @@ def test_held_meter_is_set_up_anew_and_let_go(kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["INF", "9.9E37", "9.91E+37", "-9.9E+37"])
-def test_no_number_is_taken_for_a_reading(text: str) -> None:
+def test_values_beyond_the_range_are_infinite(text: str) -> None:
     assert math.isinf(number(text))
 
 

@@ -22,9 +22,9 @@ def child(control: str, top: int, number: int) -> str:
 class Tree:
     """`zones` gives the name of each zone by its path.
 
-    `names` are what must be found, in order, `add_up` those that may be added. A zone counts 1000 +
-    its place in `zones`. `files` overrides a file's content (None: it is missing); `same` makes one
-    zone show another's counter.
+    `names` are the expected zones in order, `add_up` those that may be added up. A zone counts 1000
+    + its place in `zones`. `files` overrides a file's content (None: it is missing); `same` makes
+    one zone show another's counter.
     """
 
     zones: Mapping[str, str]
@@ -35,7 +35,7 @@ class Tree:
     flat: bool = False
 
     def lay_out(self, root: Path) -> Path:
-        """Write the tree below `root`; returns where the reader is to look."""
+        """Write the tree below `root`; return the folder for the reader."""
         for number, (path, name) in enumerate(self.zones.items()):
             zone = root / path
             zone.mkdir(parents=True)
@@ -52,7 +52,7 @@ class Tree:
         return self._linked(root) if self.flat else root
 
     def _linked(self, root: Path) -> Path:
-        """Return the links of the class alone, side by side, without the control type's folder."""
+        """Return a folder with only the flat links of the class."""
         links = root / "class"
         links.mkdir()
         for path in self.zones:
@@ -61,8 +61,24 @@ class Tree:
 
 
 @contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Act as a user without rights who may enter `folder`, if this is root."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        for parent in (folder, *folder.parents):
+            if parent.stat().st_mode & 0o001 == 0:
+                parent.chmod(parent.stat().st_mode | 0o111)
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@contextmanager
 def counting(root: Path) -> Iterator[None]:
-    """Every counter file of a tree moves on by itself, in step with no other."""
+    """Increase every counter file of a tree, each at a different rate."""
     files = {path.resolve() for path in root.rglob("energy_uj")}
     descriptors = [os.open(path, os.O_RDWR) for path in sorted(files)]
     stop = threading.Event()

@@ -115,12 +115,12 @@ def put(document: Any, tokens: list[str], value: Json) -> Any:
     """Return a document with a value at the tokens of a JSON Pointer."""
     if not tokens:
         return value
-    token, *rest = tokens
+    token, *further = tokens
     if token.isdecimal():
         entries = [*(document or []), *[None] * (int(token) + 1)][: int(token) + 1]
-        entries[int(token)] = put(entries[int(token)], rest, value)
+        entries[int(token)] = put(entries[int(token)], further, value)
         return entries
-    return {**(document or {}), token: put((document or {}).get(token), rest, value)}
+    return {**(document or {}), token: put((document or {}).get(token), further, value)}
 
 
 class HttpServer:
@@ -214,12 +214,12 @@ def _digest_fits(authorization: str, path: str, secret: str, simulator: HttpSimu
         return hashlib.new(name, ":".join(parts).encode()).hexdigest()
 
     a1, a2 = hashed(user, "shelly", password), hashed("GET", path)
-    wanted = {
+    expected = {
         "username": user,
         "uri": path,
         "nc": "00000001",
         "response": hashed(a1, _NONCE, "00000001", fields.get("cnonce", ""), "auth", a2),
     }
     if simulator.opaque is not None:
-        wanted["opaque"] = simulator.opaque
-    return wanted.items() <= fields.items()
+        expected["opaque"] = simulator.opaque
+    return expected.items() <= fields.items()

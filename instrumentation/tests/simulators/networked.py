@@ -120,10 +120,10 @@ class Live:
 
     def _run(self) -> None:
         joules = np.zeros(len(self.watts))
-        start_s, done = time.monotonic(), 0
+        start_s, periods = time.monotonic(), 0
         while True:
-            done += 1
-            due_s = start_s + done * self._simulator.refresh_s
+            periods += 1
+            due_s = start_s + periods * self._simulator.refresh_s
             if self._over.wait(max(0.0, due_s - time.monotonic())):
                 return
             joules = joules + np.array(self.watts) * self._simulator.refresh_s

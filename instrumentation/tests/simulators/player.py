@@ -28,13 +28,13 @@ class Player:
         self._port = SimulatedPort(link)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        start_s, done = time.monotonic(), 0
+        start_s, count = time.monotonic(), 0
         while not stopped():
-            due_s = start_s + (done + self._together) * self._meter.period_s
+            due_s = start_s + (count + self._together) * self._meter.period_s
             wait_s = due_s - time.monotonic()
             if wait_s <= 0:
-                periods = np.arange(done + 1, done + self._together + 1)
-                done += self._together
+                periods = np.arange(count + 1, count + self._together + 1)
+                count += self._together
                 energy_j = np.outer(periods * self._meter.period_s, self._watts)
                 self._send(self._meter.advance(energy_j))
                 continue

@@ -293,8 +293,8 @@ def put(owner: object, name: str, parse: Callable[[str], object], value: str) ->
 @lru_cache(maxsize=4096)
 def is_header(pattern: str, header: str) -> bool:
     """Whether a header is this one, in its long or short form."""
-    wanted, asked = pattern.split(":"), header.upper().split(":")
-    return len(wanted) == len(asked) and all(
+    expected, asked = pattern.split(":"), header.upper().split(":")
+    return len(expected) == len(asked) and all(
         word in (mnemonic.upper(), "".join(c for c in mnemonic if not c.islower()))
-        for mnemonic, word in zip(wanted, asked, strict=True)
+        for mnemonic, word in zip(expected, asked, strict=True)
     )

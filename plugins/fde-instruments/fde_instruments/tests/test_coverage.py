@@ -7,7 +7,7 @@ import pytest
 from instrumentation.sources import coverage
 
 TABLE = coverage.table()
-GRACE = [f"power_meter/{what} Power Socket 0" for what in ("Module", "Grace", "CPU", "SysIO")]
+GRACE = [f"power_meter/{part} Power Socket 0" for part in ("Module", "Grace", "CPU", "SysIO")]
 CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
 
 
@@ -35,12 +35,12 @@ CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
         ("nct6775/power1", [], None),
     ],
 )
-def test_what_a_quantity_covers(name: str, names: list[str], covers: str | None) -> None:
+def test_each_quantity_covers_its_category(name: str, names: list[str], covers: str | None) -> None:
     category = TABLE.category(name, names)
     assert (category.name if category else None) == covers
 
 
-def test_what_may_be_added_up() -> None:
+def test_only_declared_parts_are_added_up() -> None:
     two = ["amd_energy/Esocket0", "hwmon3-amd_energy/Esocket0"]
     assert TABLE.sums([*CORES, *two]) == {"amd_energy/sockets": two}
     assert TABLE.sums([*CORES, two[0]]) == {}
@@ -56,6 +56,6 @@ def test_what_may_be_added_up() -> None:
     assert TABLE.sums(["power_meter/power1", "hwmon1-power_meter/power1"]) == {}
 
 
-def test_categories_hold_what_there_is() -> None:
+def test_categories_include_known_ones() -> None:
     for category in TABLE.categories.values():
         assert set(category.holds) <= set(TABLE.categories)

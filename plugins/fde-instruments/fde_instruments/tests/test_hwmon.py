@@ -13,7 +13,7 @@ from instrumentation.sources.counter import SHORTER, ReadFailure, Reading, total
 from instrumentation.tests.gauges import lay_out
 
 
-def known(reading: Reading | ReadFailure) -> Reading:
+def as_reading(reading: Reading | ReadFailure) -> Reading:
     assert isinstance(reading, Reading)
     return reading
 
@@ -36,7 +36,7 @@ def test_current_times_voltage_of_one_number(tmp_path: Path) -> None:
     assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 12.2368 / 1000, abs=2)
 
 
-def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None:
+def test_an_unreadable_average_falls_back_to_the_input(tmp_path: Path) -> None:
     folder = lay_out(tmp_path / "hwmon0", SUPPLY)
     (folder / "power1_average").write_text("")
     source = HwmonSource.open(tmp_path, NEVER_S)
@@ -61,7 +61,7 @@ def test_an_average_that_cannot_be_read_leaves_the_input(tmp_path: Path) -> None
         ("power_meter", "120000000", False),
     ],
 )
-def test_a_power_that_cannot_be_is_a_failed_read(
+def test_an_impossible_power_is_a_failed_read(
     tmp_path: Path, chip: str, shown: str, fails: bool
 ) -> None:
     lay_out(tmp_path / "hwmon0", {"name": chip, "power1_input": shown})
@@ -91,7 +91,7 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("older", [(), ("power1_oem_info",), ("power1_average", "power1_oem_info")])
-def test_acpi_power_meters_are_told_apart_by_their_oem_info(
+def test_acpi_power_meters_are_named_by_their_oem_info(
     tmp_path: Path, older: tuple[str, ...]
 ) -> None:
     """Whichever of their files stand in `device/`, as in older kernels."""
@@ -107,7 +107,7 @@ def test_acpi_power_meters_are_told_apart_by_their_oem_info(
     ]
 
 
-def test_a_sensor_that_goes_away_is_an_error_with_its_time(tmp_path: Path) -> None:
+def test_a_vanished_sensor_is_a_failed_read(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon0", SUPPLY)
     folder = lay_out(tmp_path / "hwmon1", AMD)
     source = HwmonSource.open(tmp_path, NEVER_S)
@@ -135,11 +135,11 @@ def test_a_stated_averaging_interval_goes_with_the_readings(tmp_path: Path) -> N
     first = source.read()
     last = source.read()
     source.close()
-    windows_s = {name: known(reading).window_ns / 1e9 for name, reading in last.items()}
+    windows_s = {name: as_reading(reading).window_ns / 1e9 for name, reading in last.items()}
     assert windows_s == {"power_meter/power1": 300, "other/power1": 0}
     name = "power_meter/power1"
     assert total([first[name], last[name]], 2**63).flags == (SHORTER,)
 
 
-def test_a_machine_without_sensors_is_known_without_opening(tmp_path: Path) -> None:
+def test_a_machine_without_sensors_is_detected_without_opening(tmp_path: Path) -> None:
     assert not HwmonSource.is_present(tmp_path)

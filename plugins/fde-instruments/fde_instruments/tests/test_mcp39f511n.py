@@ -51,13 +51,13 @@ def test_simulator_answers_the_vector() -> None:
     assert meter.receive(ASK_POWER) == POWER
 
 
-def test_answer_is_found_behind_what_looks_like_one() -> None:
+def test_an_answer_is_found_after_similar_bytes() -> None:
     answer = find_answer(b"\x06\x0b\x06" + POWER, Request(0x0016, 8))
     assert answer is not None
     assert (answer.start, answer.data[:2]) == (3, b"\x39\x30")
 
 
-def test_whatever_is_measured_tells_a_new_window() -> None:
+def test_any_changed_value_is_a_new_window() -> None:
     before = Outputs.from_bytes(bytes(32)).measured
     changing = {
         at
@@ -69,7 +69,7 @@ def test_whatever_is_measured_tells_a_new_window() -> None:
 
 
 @pytest.mark.parametrize("at", range(len(POWER)))
-def test_no_changed_byte_passes(at: int) -> None:
+def test_a_changed_byte_gives_no_record(at: int) -> None:
     for changed in range(256):
         answer = POWER[:at] + bytes([changed]) + POWER[at + 1 :]
         assert answer == POWER or find_answer(answer, Request(0x0016, 8)) is None
@@ -85,12 +85,12 @@ def test_power_is_read_in_every_range(power_range: int) -> None:
     )
 
 
-def test_windows_are_as_long_as_the_measured_line_frequency_says() -> None:
+def test_windows_follow_the_measured_line_frequency() -> None:
     output, _ = talk(driver, Mcp39f511nSimulator(line_hz=49.9), WATTS)
     assert output.samples["window_s"].to_list() == pytest.approx([16 / 49.9] * 9)
 
 
-def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
+def test_a_different_window_is_set_and_restored() -> None:
     meter, simulator = opened(driver(window_cycles=4)), Mcp39f511nSimulator(exponent=4)
     for t_ns in range(0, 10**9, 10**7):
         exchange(meter, simulator, t_ns)
@@ -99,7 +99,7 @@ def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
     assert simulator.exponent == 4
 
 
-def test_window_is_put_back_even_if_it_was_set_a_moment_ago() -> None:
+def test_a_window_set_just_before_is_restored() -> None:
     meter, simulator = opened(driver(window_cycles=4)), Mcp39f511nSimulator(exponent=4)
     for _ in range(7):  # the registers twice, and the writing
         exchange(meter, simulator, 0)
@@ -116,7 +116,7 @@ def test_registers_that_do_not_read_the_same_twice_are_read_again() -> None:
     assert output.samples["power_w_system"].to_list() == pytest.approx(WATTS[:-1], abs=0.002)
 
 
-def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
+def test_a_window_that_cannot_be_set_is_a_fault_and_the_true_one_used() -> None:
     class Stubborn(Mcp39f511nSimulator):
         def _execute(self, commands: bytes) -> bytes:
             return b"\x06" if commands[3:4] == b"M" else super()._execute(commands)
@@ -126,7 +126,7 @@ def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
     assert set(output.samples["window_s"]) == {0.32}
 
 
-def test_same_value_is_never_taken_twice() -> None:
+def test_an_unchanged_value_is_recorded_once() -> None:
     """Polled many times in a window, each window gives one record."""
     output, frames = talk(driver, Mcp39f511nSimulator(), WATTS)
     assert output.samples.height == len(WATTS) - 1
@@ -134,7 +134,7 @@ def test_same_value_is_never_taken_twice() -> None:
     assert not any("late" in flags for flags in output.samples["flags"])
 
 
-def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
+def test_a_window_that_ends_during_the_first_two_reads_is_no_fault() -> None:
     meter, simulator = opened(driver()), Mcp39f511nSimulator()
     for step in range(10):
         t_ns = step * 10_000_000
@@ -143,7 +143,7 @@ def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
             simulator.advance(np.array([[40.0, 0.0]]))
 
 
-def test_meter_that_stands_still_gives_nothing_and_then_a_gap() -> None:
+def test_a_meter_that_stands_still_gives_no_records_then_a_gap() -> None:
     meter = Mcp39f511nSimulator()
     frames: list[Frame] = []
     start_ns = 0
@@ -162,7 +162,7 @@ def test_meter_that_stands_still_gives_nothing_and_then_a_gap() -> None:
     assert output.samples["window_s"].max() == pytest.approx(0.32)
 
 
-def test_value_that_did_not_come_twice_is_dropped() -> None:
+def test_a_value_read_once_is_dropped() -> None:
     """Damage that the sum does not see: two bytes changed against each other."""
 
     def swap(piece: bytes) -> bytes:
@@ -175,14 +175,14 @@ def test_value_that_did_not_come_twice_is_dropped() -> None:
         assert set(output.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
 
 
-def test_window_of_which_the_end_was_not_watched_is_flagged() -> None:
+def test_a_window_with_an_unobserved_end_is_flagged_late() -> None:
     """A controller that is busy for a while around the end of a window."""
     meter, simulator = opened(driver()), Mcp39f511nSimulator()
-    flags, window_ns, done = [], round(simulator.period_s * 1e9), 0
+    flags, window_ns, windows = [], round(simulator.period_s * 1e9), 0
     for t_ns in range(0, 10 * window_ns, 1_000_000):
-        if t_ns // window_ns > done:
-            done += 1
-            simulator.advance(np.array([[40.0 * done + done**2, 0.0]]))
+        if t_ns // window_ns > windows:
+            windows += 1
+            simulator.advance(np.array([[40.0 * windows + windows**2, 0.0]]))
         busy = 5 * window_ns - 50_000_000 < t_ns < 5 * window_ns + 50_000_000
         if not busy and (request := meter.request(t_ns)):
             meter.on_request_sent(request, t_ns)
@@ -207,7 +207,7 @@ def test_late_answer_is_not_taken_for_the_next() -> None:
     assert meter.request(t_ns) == b""  # it still waits for its own answer
 
 
-def test_meter_that_was_silent_is_set_up_anew() -> None:
+def test_a_silent_meter_is_set_up_again() -> None:
     meter = opened(driver())
     simulator = Mcp39f511nSimulator()
     for _ in range(8):

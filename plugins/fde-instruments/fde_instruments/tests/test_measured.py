@@ -35,7 +35,7 @@ def sensor_of(folder: Path, files: dict[str, str], period_s: float = 0.1) -> Cal
     return lambda: HwmonSource.open(folder / "hwmon", period_s)
 
 
-def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) -> None:
+def test_an_unreadable_socket_makes_the_other_a_part(tmp_path: Path) -> None:
     two = {"energy1_label": "Esocket0", "energy1_input": "1", "energy2_label": "Esocket1"}
     lay_out(tmp_path / "hwmon0", {"name": "amd_energy", **two})
     (tmp_path / "hwmon0/energy2_input").mkdir()
@@ -44,7 +44,7 @@ def test_a_socket_that_cannot_be_read_leaves_the_other_a_part(tmp_path: Path) ->
     sources.close()
 
 
-def test_a_sensor_that_ignores_work_is_none(
+def test_a_sensor_that_ignores_work_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standing, "OTHERS_PATIENCE_S", 0.5)
@@ -59,7 +59,7 @@ def test_a_sensor_that_ignores_work_is_none(
     assert any("120 W in every reading" in note.sentence for note in outcome.notes)
 
 
-def test_a_machine_that_shows_0_w_leaves_its_processor(tmp_path: Path) -> None:
+def test_a_machine_that_shows_0_w_is_measured_by_its_processor(tmp_path: Path) -> None:
     files = {"name": "power_meter", "power1_average": "0"}
     outcome = metered(tmp_path, WATTS, hwmon=sensor_of(tmp_path, files))
     assert outcome.component == "cpu+memory"

@@ -104,7 +104,7 @@ def test_power_is_current_times_voltage() -> None:
     assert output.rows.window_s.tolist() == [50e-6, 50e-6]
 
 
-def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
+def test_a_record_is_the_mean_of_its_frames() -> None:
     meter, _ = started(window_ms=1)
     steps = [50, 51, 49, 50] * 11  # the meter's own clock is read in whole µs
     times = np.cumsum([1000, *steps])
@@ -121,7 +121,7 @@ def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
     )
 
 
-def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round() -> None:
+def test_stream_and_configuration_are_never_confused() -> None:
     simulator = PowerSensor3Simulator()
     first = opened(PowerSensor3(RAILS))
     talked(first, simulator)
@@ -146,7 +146,7 @@ def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round()
 
 
 @pytest.mark.parametrize("records", range(9))
-def test_a_half_read_configuration_is_left(records: int) -> None:
+def test_a_half_read_configuration_is_ended(records: int) -> None:
     simulator = PowerSensor3Simulator()
     simulator.receive(b"R" + b"s" * records)  # somebody stopped reading here
     meter = opened(PowerSensor3(RAILS))
@@ -194,7 +194,7 @@ def test_a_port_opened_in_mid_frame_is_no_fault() -> None:
     assert not meter.feed(frame(0)[7:] + frame(50) + frame(100), 0).faults
 
 
-def test_junk_between_frames_is_told_however_it_comes() -> None:
+def test_junk_between_frames_is_a_fault_in_any_cutting() -> None:
     meter, _ = started()
     pieces = [frame(50), b"not a frame, ", b"nor this, what", b"ever it is", frame(100), frame(150)]
     (fault,) = join_results([meter.feed(piece, n) for n, piece in enumerate(pieces)]).faults
@@ -202,7 +202,7 @@ def test_junk_between_frames_is_told_however_it_comes() -> None:
     assert fault.detail == "37 bytes before this are no PowerSensor3 frame"
 
 
-def test_a_rail_that_is_off_at_the_meter_gives_no_records_and_says_why() -> None:
+def test_a_rail_that_is_off_gives_a_fault_and_no_records() -> None:
     simulator = PowerSensor3Simulator()
     simulator.eeprom = eeprom((True, True, False, True))
     meter = opened(PowerSensor3(RAILS))
@@ -249,7 +249,7 @@ def test_missing_frames_end_a_record_and_are_flagged() -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 19, 20, 21, 40, 100, 2000])
-def test_arrival_tells_how_often_the_time_wrapped_meanwhile(lost: int) -> None:
+def test_arrival_determines_the_number_of_wraps(lost: int) -> None:
     meter, _ = started()
     first = [meter.feed(frame(50 * n), 50 * n * US) for n in range(1, 200)]
     assert not join_results(first).faults
@@ -261,7 +261,7 @@ def test_arrival_tells_how_often_the_time_wrapped_meanwhile(lost: int) -> None:
     assert output.rows.t_device_us[-1] <= 50 * (399 + lost) < output.rows.t_device_us[-1] + 1100
 
 
-def test_a_loss_that_looks_like_none_is_found_out_within_seconds() -> None:
+def test_a_loss_of_whole_wraps_is_corrected_within_seconds() -> None:
     # 512 frames are exactly 25 wraps.
     meter, _ = started()
     chance = random.Random(3)
@@ -279,7 +279,7 @@ def test_a_loss_that_looks_like_none_is_found_out_within_seconds() -> None:
     assert abs(50 * (239_999 + 512) - int(output.rows.t_device_us[-1])) <= 1000
 
 
-def test_wraps_that_were_counted_too_often_are_put_right() -> None:
+def test_wraps_counted_too_often_are_corrected() -> None:
     meter, _ = started()
     outputs = []
     for start in range(0, 240_000, 200):
@@ -295,7 +295,7 @@ def test_wraps_that_were_counted_too_often_are_put_right() -> None:
     assert abs(50 * 239_999 - int(output.rows.t_device_us[-1])) <= 1000
 
 
-def test_a_frame_whose_own_time_cannot_be_is_left_out() -> None:
+def test_a_frame_with_an_impossible_time_is_dropped() -> None:
     meter, _ = started()
     times = [50 * n for n in range(1, 101)]
     times[50] += 300
@@ -321,14 +321,14 @@ def test_the_simulated_marker_comes_once() -> None:
     assert words(meter.feed(b"".join(a_stream(simulator, 81)), 0)) == ["marker", "", "", ""]
 
 
-def test_an_f401_sends_less_often_and_is_read_all_the_same() -> None:
+def test_an_f401_with_a_lower_rate_is_read() -> None:
     meter, simulator = started(frames_hz=17_500)
     output = meter.feed(b"".join(a_stream(simulator, 1000)), 0)
     assert not output.faults
     assert output.rows.window_s.sum() == pytest.approx(len(output.rows) * 18 / 17_500, rel=1e-4)
 
 
-def test_at_1_khz_a_single_lost_frame_shows() -> None:
+def test_at_1_khz_a_single_lost_frame_is_a_gap() -> None:
     meter, simulator = started(frames_hz=1000)
     sent = a_stream(simulator, 100)
     del sent[50]
@@ -338,7 +338,7 @@ def test_at_1_khz_a_single_lost_frame_shows() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"window_ms": -1}, {"frames_hz": 900}, {"relative_limit": -0.1}])
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, float]) -> None:
     with refuses("invalid-settings", kind="powersensor3"):
         PowerSensor3(RAILS, wrong)
 
@@ -349,7 +349,7 @@ def test_limits_of_error_can_be_given() -> None:
     assert meter.accuracy.source.startswith("the settings")
 
 
-def test_the_configuration_is_laid_out_as_the_firmware_has_it() -> None:
+def test_the_configuration_has_the_firmwares_layout() -> None:
     record = struct.pack("<16s16sff?", b"MLX10", b"Jetson", 1.625, 0.125, True)
     assert len(record) == 41
     sensor = Sensor.from_bytes(record)
@@ -441,7 +441,7 @@ def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -
         assert vars(first._time) == vars(other._time)
 
 
-def test_each_damaged_frame_costs_itself_alone(thorough: bool) -> None:
+def test_each_damaged_frame_costs_only_itself(thorough: bool) -> None:
     meter, simulator = started(window_ms=0)
     count = 100_000 if thorough else 10_000
     sent = a_stream(simulator, count)
@@ -461,7 +461,7 @@ def test_each_damaged_frame_costs_itself_alone(thorough: bool) -> None:
     assert {n - 1 for n in lost} <= hurt
 
 
-def test_the_recorder_says_which_rail_is_off(tmp_path: Path) -> None:
+def test_the_recorder_names_the_rail_that_is_off(tmp_path: Path) -> None:
     simulator = PowerSensor3Simulator()
     simulator.eeprom = eeprom((True, True, False, True))
     port, ended = SimulatedPort(tmp_path / "port"), threading.Event()

@@ -34,9 +34,9 @@ MACHINES = {
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize(
     "check",
-    [contract.test_opens_reads_and_closes, contract.test_without_counters_there_is_a_sentence],
+    [contract.test_opens_reads_and_closes, contract.test_a_machine_without_counters_is_refused],
 )
-def test_it_holds_the_contract(
+def test_the_sources_fulfil_the_contract(
     check: Callable[[str, Path, pytest.MonkeyPatch], None],
     name: str,
     tmp_path: Path,

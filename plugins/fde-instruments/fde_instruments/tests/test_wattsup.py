@@ -10,15 +10,8 @@ import pytest
 
 from fde_instruments.meters.wattsup import FIELDS, WattsUp
 from fde_instruments.simulators.wattsup import WattsUpSimulator, banner, encode_packet
-from instrumentation.meters.rows import (
-    GAP,
-    OVER_RANGE,
-    RESTART,
-    ParseResult,
-    Rows,
-    concatenate_rows,
-)
-from instrumentation.tests.meter_helpers import opened
+from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, ParseResult, Rows
+from instrumentation.tests.meter_helpers import feed_pieces, kinds, opened
 from instrumentation.trace import Fault
 
 SECOND_NS = 1_000_000_000
@@ -41,18 +34,11 @@ def changed(packet: bytes, name: str, value: bytes | int) -> bytes:
     return b",".join(values) + b";"
 
 
-def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, list[Fault]]:
-    """Return what comes of pieces that arrive a second apart."""
-    if meter is None:
-        meter = opened(WattsUp({"0": "system"}))
-    done = [meter.feed(piece, (n + 1) * SECOND_NS) for n, piece in enumerate(pieces)]
-    return concatenate_rows([output.rows for output in done]), [
-        f for output in done for f in output.faults
-    ]
-
-
-def kinds(faults: Sequence[Fault]) -> list[str]:
-    return [fault.kind for fault in faults]
+def fed(pieces: Sequence[bytes], meter: WattsUp | None = None) -> tuple[Rows, Sequence[Fault]]:
+    """Feed pieces that arrive a second apart."""
+    meter = meter or opened(WattsUp({"0": "system"}))
+    output = feed_pieces(meter, pieces, SECOND_NS, SECOND_NS)
+    return output.rows, output.faults
 
 
 def a_simulator(fields: int = 18, logged: Sequence[str] = FIELDS) -> WattsUpSimulator:
@@ -86,7 +72,7 @@ def test_simulator_sends_the_published_form() -> None:
     assert WattsUpSimulator().receive(b"#H,R,0;") == b"#h,-,18," + names + b";\r\n"
 
 
-def test_asks_for_version_names_and_records_and_says_goodbye() -> None:
+def test_requests_version_names_and_records_and_stops_at_the_end() -> None:
     meter = opened(WattsUp({"0": "system"}))
     t_ns, sent = 5 * SECOND_NS, []
     for _ in range(4):
@@ -103,7 +89,7 @@ def test_asks_for_version_names_and_records_and_says_goodbye() -> None:
     assert not simulator.advance(np.array([[5.0]]))
 
 
-def test_is_asked_again_only_after_a_silence() -> None:
+def test_requests_are_repeated_only_after_a_silence() -> None:
     meter = opened(WattsUp({"0": "system"}))
     for n in range(3):
         meter.on_request_sent(meter.request(n * SECOND_NS), n * SECOND_NS)
@@ -190,12 +176,12 @@ def test_packets_give_figures_or_faults(name: str) -> None:
     assert words in "".join(fault.detail for fault in faults[:1])
 
 
-def test_energy_that_falls_by_a_rounding_is_a_fault_once_it_falls_again() -> None:
+def test_a_falling_counter_is_a_fault() -> None:
     _, faults = fed([TEN, changed(TEN, "WH", 12), TEN, TEN])
     assert kinds(faults)[0] == "inconsistent"
 
 
-def test_version_that_was_asked_for_is_no_fault() -> None:
+def test_a_requested_version_is_no_fault() -> None:
     meter = opened(WattsUp({"0": "system"}))
     meter.on_request_sent(b"#V,R,0;", 0)
     rows, faults = fed([banner(), VECTOR, VECTOR], meter)
@@ -203,7 +189,7 @@ def test_version_that_was_asked_for_is_no_fault() -> None:
     assert len(rows) == 1
 
 
-def test_banner_in_mid_stream_is_kept_and_the_meter_started_again() -> None:
+def test_a_banner_in_the_stream_restarts_the_meter() -> None:
     simulator = a_simulator()
     before = seconds_of(simulator, [1500.0] * 10)
     message = simulator.switch_off_and_on()
@@ -224,7 +210,7 @@ def test_banner_in_mid_stream_is_kept_and_the_meter_started_again() -> None:
     assert joules[-1] == pytest.approx(15_000 + 4_500 + 50, abs=720)
 
 
-def test_reset_without_a_banner_is_believed_once_it_is_confirmed() -> None:
+def test_a_reset_without_a_banner_needs_a_second_record() -> None:
     simulator = a_simulator()
     packets = seconds_of(simulator, [1000.0] * 20)
     simulator.receive(b"#R,W,0;")
@@ -246,17 +232,17 @@ def test_missing_records_are_a_gap() -> None:
     ]
 
 
-def test_jitter_and_reads_that_come_late_are_no_contradiction() -> None:
+def test_jitter_and_late_reads_are_no_contradiction() -> None:
     packets = seconds_of(a_simulator(), [1700.0] * 40)
     meter = opened(WattsUp({"0": "system"}))
     faults: list[Fault] = []
     for n in range(0, 40, 2):  # two are read at once
-        done = meter.feed(packets[n] + packets[n + 1], n * SECOND_NS)
-        faults += done.faults
+        result = meter.feed(packets[n] + packets[n + 1], n * SECOND_NS)
+        faults += result.faults
     assert set(kinds(faults)) == {"gap"}
 
 
-def test_a_relation_that_never_holds_is_dropped_and_told_once() -> None:
+def test_a_relation_that_never_holds_is_dropped_and_reported_once() -> None:
     """Some firmware gives the largest power of each second, which falls again."""
     simulator = a_simulator()
     packets = []
@@ -276,7 +262,7 @@ def test_energy_that_is_not_logged_is_unknown() -> None:
     assert np.isnan(rows.energy_j).all()
 
 
-def test_foreign_stream_is_a_fault_and_is_not_kept() -> None:
+def test_a_foreign_stream_is_a_fault_and_not_buffered() -> None:
     meter = opened(WattsUp({"0": "system"}))
     rows, faults = fed([b"0000815169,15296,0036,00550,0\r\n" * 10] * 9, meter)
     assert not len(rows)
@@ -300,7 +286,7 @@ def one_change(packet: bytes, chance: random.Random) -> bytes:
             return packet[:at] + bytes([chance.randrange(256)]) + packet[at + 1 :]
 
 
-def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
+def test_a_single_change_is_reported_or_harmless() -> None:
     """At most 3 % and 0.3 W, or two counts of energy, are within what the relations let pass."""
     chance = random.Random(11)
     watts = [chance.choice([3.0, 40.0, 95.0, 400.0]) + chance.random() for _ in range(6000)]
@@ -311,20 +297,20 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
     for n, packet in enumerate(packets):
         was_faulty, faulty = faulty, n > 5 and n % 7 == 0
         arrived = one_change(packet, chance) if faulty else packet
-        done: ParseResult = meter.feed(arrived, (n + 1) * SECOND_NS)
-        for (power_w,) in done.rows.power_w.tolist():
+        result: ParseResult = meter.feed(arrived, (n + 1) * SECOND_NS)
+        for (power_w,) in result.rows.power_w.tolist():
             assert abs(power_w - watts[n]) <= 0.03 * watts[n] + 0.31
-            assert done.rows.energy_j is not None
-            assert abs(done.rows.energy_j[0, 0] - used_j[n]) <= 3 * 360
-            assert not done.rows.flags[0] & RESTART
-        reported += bool({"framing", "inconsistent"} & set(kinds(done.faults)))
+            assert result.rows.energy_j is not None
+            assert abs(result.rows.energy_j[0, 0] - used_j[n]) <= 3 * 360
+            assert not result.rows.flags[0] & RESTART
+        reported += bool({"framing", "inconsistent"} & set(kinds(result.faults)))
         changed += arrived != packet
         if not (was_faulty or faulty) and n > 5:
-            assert len(done.rows) == 1 or n % 7 == 2  # back in step
+            assert len(result.rows) == 1 or n % 7 == 2  # back in step
     assert reported >= 0.85 * changed
 
 
-def test_an_unasked_banner_after_other_requests_is_still_one() -> None:
+def test_an_unrequested_banner_after_other_requests_is_reported() -> None:
     meter = opened(WattsUp({"0": "system"}))
     meter.on_request_sent(b"#V,R,0;", -9 * SECOND_NS)
     meter.on_request_sent(b"#H,R,0;", 0)
@@ -334,7 +320,7 @@ def test_an_unasked_banner_after_other_requests_is_still_one() -> None:
 
 @pytest.mark.parametrize("name", ["Wmax", "Wmin", "Amax", "WH/Mo", "Cost/Mo", "Cost", "Hz", "VA"])
 @pytest.mark.parametrize("how", ["lost", "doubled"])
-def test_a_digit_lost_or_doubled_is_noticed_by_the_next_record(name: str, how: str) -> None:
+def test_a_lost_or_doubled_digit_is_noticed_by_the_next_record(name: str, how: str) -> None:
     packets = seconds_of(a_simulator(), [700.0 + 10 * (n % 5) for n in range(120)])
     value = packets[100].split(b",")[3 + FIELDS.index(name)].rstrip(b";\r\n")
     packets[100] = changed(
@@ -346,7 +332,7 @@ def test_a_digit_lost_or_doubled_is_noticed_by_the_next_record(name: str, how: s
     assert not (rows.flags & RESTART).any()
 
 
-def test_what_physics_demands_is_not_given_up_for_many_faults() -> None:
+def test_physical_relations_survive_many_faults() -> None:
     packets = seconds_of(a_simulator(), [60.0] * 60)
     for n in range(1, 60, 3):
         packets[n] = changed(packets[n].strip(), "W", 200)
@@ -355,7 +341,7 @@ def test_what_physics_demands_is_not_given_up_for_many_faults() -> None:
     assert kinds(faults).count("inconsistent") == 20
 
 
-def test_more_than_any_model_takes_is_flagged() -> None:
+def test_a_power_above_all_models_is_flagged() -> None:
     """Where the meter logs no extremes, nothing else shows it."""
     for counts, over in ((17_000, 0), (41_000, OVER_RANGE)):
         fields = [b"%d" % counts, b"2300", *[b"_"] * 16]
@@ -365,7 +351,7 @@ def test_more_than_any_model_takes_is_flagged() -> None:
         assert rows.flags.tolist() == [over] * 2
 
 
-def test_simulator_is_silent_until_it_is_told_to_log() -> None:
+def test_the_simulator_is_silent_until_logging_is_set() -> None:
     assert WattsUpSimulator().advance(np.array([[5.0]])) == b""
 
 

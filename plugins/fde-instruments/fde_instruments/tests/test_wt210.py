@@ -9,7 +9,7 @@ from fde_instruments.simulators.wt210 import WT210Simulator
 from instrumentation.tests.test_yokogawa import FIXED, set_up
 
 
-def test_its_keys_work_again_at_the_end() -> None:
+def test_closing_enables_the_keys() -> None:
     meter, simulator = WT210({"1": "system"}, FIXED), WT210Simulator()
     set_up(meter, simulator)
     assert simulator.remote
