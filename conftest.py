@@ -157,33 +157,33 @@ def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
             shutil.rmtree(directory)
 
 
+@contextmanager
+def _start_lab(directory: Path, **options: Any) -> Iterator[LabHandle]:
+    layout = Layout(directory)
+    lifecycle.up(layout, print, lifecycle.LabOptions(**options))
+    handle = LabHandle(directory, json.loads(layout.state.read_text(encoding="utf-8")))
+    try:
+        yield handle
+    finally:
+        handle.disconnect()
+        lifecycle.down(layout)
+
+
 @pytest.fixture(scope="session")
 def lab(lab_directory: Path) -> Iterator[LabHandle]:
     """Yield the session's guest."""
-    layout = Layout(lab_directory)
-    lifecycle.up(layout, print, lifecycle.LabOptions(truth=True))
-    handle = LabHandle(lab_directory, json.loads(layout.state.read_text(encoding="utf-8")))
-    yield handle
-    handle.disconnect()
+    with _start_lab(lab_directory, truth=True) as handle:
+        yield handle
 
 
 @pytest.fixture(scope="session")
 def another_lab(lab_directory: Path) -> Callable[..., AbstractContextManager[LabHandle]]:
     """Return a function that starts another lab of a given name."""
 
-    @contextmanager
-    def started(name: str, **options: Any) -> Iterator[LabHandle]:
-        layout = Layout(lab_directory / name)
-        lifecycle.up(layout, print, lifecycle.LabOptions(**options))
-        state = json.loads(layout.state.read_text(encoding="utf-8"))
-        handle = LabHandle(layout.directory, state)
-        try:
-            yield handle
-        finally:
-            handle.disconnect()
-            lifecycle.down(layout)
+    def start(name: str, **options: Any) -> AbstractContextManager[LabHandle]:
+        return _start_lab(lab_directory / name, **options)
 
-    return started
+    return start
 
 
 @pytest.fixture(autouse=True)

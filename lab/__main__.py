@@ -20,27 +20,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _image(arguments: argparse.Namespace) -> int:
-    machines.ready(lifecycle.LabOptions().machine, say)
-    return _cached(arguments)
-
-
-def _cached(_arguments: argparse.Namespace) -> int:
-    built = {"image": image.location().directory, "kernel": kernel.location(cache_dir()).directory}
-    for name, directory in built.items():
-        if directory.exists():
-            say(f"{name} {directory}")
-    return 0
-
-
-def _kernel(arguments: argparse.Namespace) -> int:
-    same = kernel.rebuild(say, keep=arguments.keep)
-    say("kernel: identical" if same else "kernel: differs from that of lab/kernel/")
-    return 0 if same else 1
-
-
-def _up(arguments: argparse.Namespace) -> int:
-    layout = Layout(arguments.dir.absolute())
+def _up(arguments: argparse.Namespace, layout: Layout) -> None:
     options = lifecycle.LabOptions(
         drives=not arguments.no_drives,
         meter=not arguments.no_meter,
@@ -50,47 +30,30 @@ def _up(arguments: argparse.Namespace) -> int:
     )
     if not lifecycle.up(layout, say, options):
         say(f"lab: up already ({layout.state})")
-    return 0
 
 
-def _down(arguments: argparse.Namespace) -> int:
-    stopped = lifecycle.down_all(arguments.dir.absolute())
-    say(f"lab: stopped {', '.join(stopped)}" if stopped else "lab: nothing was running")
-    return 0
-
-
-def _status(arguments: argparse.Namespace) -> int:
-    layout = Layout(arguments.dir.absolute())
-    processes = read_started(layout).processes
-    for process in processes:
+def _status(layout: Layout) -> int:
+    for process in read_started(layout).processes:
         say(f"{process.name:12} {process.pid:8} {'running' if process.alive() else 'gone'}")
     up = lifecycle.running(layout)
     say(f"lab: {'up' if up else 'not up'} ({layout.directory})")
     return 0 if up else 1
 
 
-def _ssh(arguments: argparse.Namespace) -> int:
-    state = power.require_state(Layout(arguments.dir.absolute()))
-    command = ssh.command(state["ssh"], arguments.command)
-    os.execvp(command[0], command)
+def _switch(layout: Layout, state: str) -> None:
+    """Switch the target's power, as a program of `fde_power`; do nothing if it is so already."""
+    if state == "status":
+        say("on" if power.is_on(layout) else "off")
+    elif power.is_on(layout) and state == "off":
+        power.power_cut(layout)
+        time.sleep(2)  # its port remains in use for a moment
+    elif not power.is_on(layout) and state == "on":
+        power.power_on(layout)
 
 
 def _power_on(layout: Layout) -> None:
     power.power_on(layout)
     power.wait_until_up(layout, say)
-
-
-def _switch(arguments: argparse.Namespace) -> int:
-    """Switch the target's power, as a program of `fde_power`; do nothing if it is so already."""
-    layout = Layout(arguments.dir.absolute())
-    if arguments.state == "status":
-        say("on" if power.is_on(layout) else "off")
-    elif power.is_on(layout) and arguments.state == "off":
-        power.power_cut(layout)
-        time.sleep(2)  # its port remains in use for a moment
-    elif not power.is_on(layout) and arguments.state == "on":
-        power.power_on(layout)
-    return 0
 
 
 # Events of a lab that is up, by command: help and function.
@@ -103,31 +66,60 @@ EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "unplug-meter": ("pull the meter's cable", lambda at: power.meter(at, plugged=False)),
     "plug-meter": ("put it back", lambda at: power.meter(at, plugged=True)),
 }
-
-
-def _event(arguments: argparse.Namespace) -> int:
-    EVENTS[arguments.name][1](Layout(arguments.dir.absolute()))
-    say(f"lab: {arguments.name} done")
-    return 0
-
-
-COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
-    "image": ("build the guest's image and kernel if the cache has none", _image),
-    "cached": ("print where they are in the cache", _cached),
-    "kernel": ("build the kernel of lab/kernel/ again and compare its bytes", _kernel),
-    "up": ("start drives, guest and meter", _up),
-    "down": ("stop them, and labs in directories below", _down),
-    "status": ("show what runs; exit 1 if the lab is not up", _status),
-    "switch": ("switch the target's power, as a program of fde_power", _switch),
-    "ssh": ("run a command in the guest, or a shell", _ssh),
-    **{name: (text, _event) for name, (text, _) in EVENTS.items()},
+COMMANDS = {
+    "image": "build the guest's image and kernel if the cache has none",
+    "cached": "print where they are in the cache",
+    "kernel": "build the kernel of lab/kernel/ again and compare its bytes",
+    "up": "start drives, guest and meter",
+    "down": "stop them, and labs in directories below",
+    "status": "show what runs; exit 1 if the lab is not up",
+    "switch": "switch the target's power, as a program of fde_power",
+    "ssh": "run a command in the guest, or a shell",
+    **{name: text for name, (text, _) in EVENTS.items()},
 }
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a command; return its exit status."""
+    if arguments.name == "kernel":
+        identical = kernel.rebuild(say, keep=arguments.keep)
+        say(f"kernel: {'identical' if identical else 'differs from that of lab/kernel/'}")
+        return 0 if identical else 1
+    if arguments.name in ("image", "cached"):
+        if arguments.name == "image":
+            machines.ready(lifecycle.LabOptions().machine, say)
+        folders = {
+            "image": image.location().directory,
+            "kernel": kernel.location(cache_dir()).directory,
+        }
+        for name, folder in folders.items():
+            if folder.exists():
+                say(f"{name} {folder}")
+        return 0
+    layout = Layout(arguments.dir.absolute())
+    match arguments.name:
+        case "up":
+            _up(arguments, layout)
+        case "down":
+            names = lifecycle.down_all(layout.directory)
+            say(f"lab: stopped {', '.join(names)}" if names else "lab: nothing was running")
+        case "status":
+            return _status(layout)
+        case "switch":
+            _switch(layout, arguments.state)
+        case "ssh":
+            command = ssh.command(power.require_state(layout)["ssh"], arguments.command)
+            os.execvp(command[0], command)
+        case event:
+            EVENTS[event][1](layout)
+            say(f"lab: {event} done")
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
-    for name, (text, _) in COMMANDS.items():
+    for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name not in ("image", "cached", "kernel"):
             place = Path("build/lab")
@@ -153,7 +145,7 @@ def main() -> int:
     """Return the exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
     arguments = _parser().parse_args()
     try:
-        return COMMANDS[arguments.name][1](arguments)
+        return _run(arguments)
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Programs that stand in for others, and what is waited for of them."""
+"""Scripts that replace programs in tests, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 def program(path: Path, text: str) -> Path:
-    """Write a script that can be run, of sh where it names no interpreter."""
+    """Write an executable script; sh runs it unless it names an interpreter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
-def wait_until(wanted: Callable[[], object]) -> None:
-    """Look every 50 ms; the test's own limit ends it."""
-    while not wanted():
+def wait_until(condition: Callable[[], object]) -> None:
+    """Check the condition every 50 ms, without a limit."""
+    while not condition():
         time.sleep(0.05)
 
 
@@ -27,7 +27,7 @@ def wait_until(wanted: Callable[[], object]) -> None:
 def meanwhile(
     act: Callable[[], object], stop: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
-    """Do something in a thread, which is waited for in the end; `stop` is what ends it."""
+    """Run `act` in a thread during the block; `stop` must end it."""
     thread = threading.Thread(target=act)
     thread.start()
     try:
@@ -38,7 +38,7 @@ def meanwhile(
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or a zombie where this one adopts orphans."""
+    """Return whether a process has ended, or is a zombie adopted by this one."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

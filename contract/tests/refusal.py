@@ -1,4 +1,4 @@
-"""What a test expects of a refusal: its code and facts, whatever its sentence."""
+"""Expectation of a refusal in tests: its code and facts, not its sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of runs, from journals written by hand."""
+"""Attempts at runs, from journals written by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract.journal import AGENT_KILLED, FAILED, REPEAT, SKIPPED, TARGET_DOWN,
 
 
 def journal(*lines: tuple[float, str, str], boot_id: str = "a", seq: int = 0) -> list[Entry]:
-    """Entries from (seconds, state, run id); of `void:cause` the cause."""
+    """Return entries from (seconds, state, run id); the state may be `void:cause`."""
     split = [(second, *state.partition(":")[::2], run_id) for second, state, run_id in lines]
     return [
         Entry(number, int(second * 1e9), boot_id, state, run_id, cause)
@@ -30,21 +30,21 @@ FINISHED = journal(
 )
 
 
-def test_an_attempt_has_its_times_less_what_was_waited() -> None:
+def test_waiting_is_subtracted_from_an_attempts_times() -> None:
     (attempt,) = History(FINISHED).attempts
     assert attempt.finished and not attempt.void and attempt.state == "finished"
     assert (attempt.lead_s, attempt.worked_s, attempt.switches_s) == (5, 15 - 3, [4])
     assert [entry.state for entry in attempt.since_running] == ["running", "proving", "finished"]
 
 
-def test_times_of_two_boots_have_no_length() -> None:
+def test_a_span_across_boots_has_no_seconds() -> None:
     later = journal((3, "finished", "r1"), boot_id="b", seq=6)
     (attempt,) = History([*FINISHED[:-1], *later]).attempts
     assert attempt.finished and attempt.worked_s is None
     assert spans([*FINISHED[:-1], *later])[-1].seconds is None
 
 
-def test_a_finished_attempt_that_is_asked_for_again_is_void_and_keeps_its_times() -> None:
+def test_a_repeated_attempt_is_void_and_keeps_its_times() -> None:
     again = journal((50, f"void:{REPEAT}", "r1"), (51, "running", "r1"), seq=7)
     history = History([*FINISHED, *again])
     first, second = history.attempts
@@ -54,7 +54,7 @@ def test_a_finished_attempt_that_is_asked_for_again_is_void_and_keeps_its_times(
     assert second.lead_s == 1, "since the line that asked for it"
 
 
-def test_a_run_that_cannot_be_made_has_an_attempt_without_a_step() -> None:
+def test_a_skipped_run_has_an_attempt_without_a_step() -> None:
     history = History(journal((0, f"void:{SKIPPED}", "r1")))
     (attempt,) = history.attempts
     assert attempt.begun is None and history.account("r1").cannot
@@ -78,8 +78,8 @@ def test_a_run_is_due_until_its_attempts_are_used_up(causes: Iterable[str], due:
     assert History(journal(*ended)).account("r").due(attempts=3, boot_id="a")
 
 
-def test_lines_that_an_agent_begins_with_are_those_of_its_start() -> None:
-    """What was left open and what is to be repeated is voided before `suite-started`."""
+def test_voids_before_suite_started_belong_to_the_starting_agent() -> None:
+    """An agent voids open and repeated attempts before `suite-started`."""
     killed = journal(
         (30, "running", "r2"),
         (90, f"void:{AGENT_KILLED}", "r2"),

@@ -28,9 +28,7 @@ def blocks(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["sda", "sda1"])
-def test_counts_are_in_bytes_and_missing_where_they_are_switched_off(
-    name: str, blocks: Path
-) -> None:
+def test_counts_are_in_bytes_and_none_without_iostats(name: str, blocks: Path) -> None:
     traffic = BlockTraffic.of_device(name, blocks)
     assert traffic == BlockTraffic(80 * 512, 160 * 512, 24 * 512)
     assert traffic - BlockTraffic(0, 512, 0) == BlockTraffic(80 * 512, 159 * 512, 24 * 512)

@@ -1,4 +1,4 @@
-"""Where a person may have results written to: files, links, devices, pipes, a full disk."""
+"""Output paths of a person: files, links, devices, pipes, a full disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_file_is_replaced_whole_through_links_and_keeps_its_mode(tmp_path: Pat
     assert (tmp_path / "made").read_bytes() == b"new" and dangling.is_symlink()
 
 
-def test_a_device_stays_one(tmp_path: Path) -> None:
+def test_a_device_is_written_to_not_replaced(tmp_path: Path) -> None:
     null = tmp_path / "null"
     null.symlink_to(os.devnull)
     for path in (null, Path(os.devnull)):
@@ -48,18 +48,18 @@ def test_a_device_stays_one(tmp_path: Path) -> None:
     assert (full.value.errno, full.value.filename) == (errno.ENOSPC, "/dev/full")
 
 
-def test_a_named_pipe_is_written_to_once_it_is_read(
+def test_a_named_pipe_is_written_after_a_reader_opens_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipe, came = tmp_path / "pipe", bytearray()
+    pipe, received = tmp_path / "pipe", bytearray()
     os.mkfifo(pipe)
     data = os.urandom(1 << 18)  # more than it holds
     exports.require_writable(pipe, 1)
-    reader = threading.Thread(target=lambda: came.extend(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: received.extend(pipe.read_bytes()))
     reader.start()
     exports.export(pipe, [data[:7], data[7:]])
     reader.join()
-    assert bytes(came) == data and stat.S_ISFIFO(pipe.stat().st_mode)
+    assert bytes(received) == data and stat.S_ISFIFO(pipe.stat().st_mode)
     monkeypatch.setattr(exports, "READER_LIMIT_S", 0.0)
     with pytest.raises(OSError) as unread:
         exports.export(pipe, [b"x"])
@@ -77,7 +77,7 @@ print("third", flush=True)
 
 
 @pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "out"])
-def test_what_this_process_writes_to_already_is_written_on_to(path: str, tmp_path: Path) -> None:
+def test_an_own_descriptor_is_appended_to(path: str, tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as out:
         subprocess.run(
             [sys.executable, "-c", OWN, path],
@@ -103,24 +103,24 @@ except OSError:
 """
 
 
-def test_room_is_tried_without_a_trace(tmp_path: Path) -> None:
+def test_checking_for_room_leaves_no_file(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_bytes(b"old")
     for path in (old, new):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", LIMITED, str(path)],
             capture_output=True,
             text=True,
             cwd=ROOT,
             check=True,
         )
-        assert done.stdout == "no room\n"
+        assert result.stdout == "no room\n"
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert old.read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("name", [".", "none/x"])
-def test_what_cannot_be_written_is_known_before(name: str, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_refused_beforehand(name: str, tmp_path: Path) -> None:
     with pytest.raises((IsADirectoryError, FileNotFoundError)):
         exports.require_writable(tmp_path / name, 1)
     with pytest.raises((IsADirectoryError, FileNotFoundError)):
@@ -152,7 +152,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_a_pipe_that_nobody_reads_holds_nobody_up(number: signal.Signals) -> None:
+def test_a_signal_interrupts_a_write_to_a_full_pipe(number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", BLOCKED],
         stdin=subprocess.PIPE,

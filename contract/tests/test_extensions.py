@@ -1,4 +1,4 @@
-"""What the tree has and packages add is found; a broken package spoils no other."""
+"""Classes of the tree and of installed packages are loaded; a broken package affects no other."""
 
 from __future__ import annotations
 
@@ -55,23 +55,21 @@ def install(tmp_path: Path) -> Install:
     return lay_out
 
 
-def test_the_tree_is_listed_and_needs_no_table(group: Group) -> None:
+def test_classes_of_the_tree_are_listed_by_module(group: Group) -> None:
     assert group.names() == ("cat",)
     assert group.load("cat").__name__ == "Cat"
     with refuses("unknown-name", name="cad", nearest="did you mean cat?"):
         group.load("cad")
 
 
-def test_an_installed_package_adds_to_it_and_is_loaded_only_when_asked_for(
-    group: Group, install: Install
-) -> None:
+def test_an_installed_package_adds_a_class_loaded_on_demand(group: Group, install: Install) -> None:
     install("fde-dogs", "dog", "dogs", DOG)
     assert group.names() == ("cat", "dog")
     assert "dogs" not in sys.modules
     assert group.load("dog").__module__ == "dogs"
 
 
-def test_two_of_a_name_are_refused_naming_both_packages(group: Group, install: Install) -> None:
+def test_a_duplicate_name_is_refused_with_both_packages(group: Group, install: Install) -> None:
     install("fde-dogs", "dog", "dogs", DOG)
     install("fde-wolves", "dog", "wolves", DOG)
     install("fde-cats", "cat", "dogs", DOG)
@@ -92,7 +90,7 @@ def test_two_of_a_name_are_refused_naming_both_packages(group: Group, install: I
         ("Dog = 3\n", "dogs:Dog is no object whose name is the same"),
     ],
 )
-def test_a_broken_package_is_told_in_a_sentence_and_spoils_no_other(
+def test_a_broken_package_is_refused_and_others_still_load(
     group: Group, install: Install, text: str, why: str
 ) -> None:
     install("fde-dogs", "dog", "dogs", text)

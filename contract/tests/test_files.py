@@ -1,4 +1,4 @@
-"""The one writer of whole files: what a reader, a full disk or another user may see of it."""
+"""Atomic writing of files: modes, concurrent writers, failures."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from contract import files
 
 
 @pytest.mark.parametrize(
-    ("umask", "mode", "wanted"), [(0o022, 0o644, 0o644), (0o077, 0o644, 0o600), (0, 0o600, 0o600)]
+    ("umask", "mode", "expected"), [(0o022, 0o644, 0o644), (0o077, 0o644, 0o600), (0, 0o600, 0o600)]
 )
-def test_no_more_may_read_it_than_the_umask_and_the_mode_let(
-    tmp_path: Path, umask: int, mode: int, wanted: int
+def test_a_files_mode_is_the_mode_less_the_umask(
+    tmp_path: Path, umask: int, mode: int, expected: int
 ) -> None:
     before = os.umask(umask)
     try:
         files.write(tmp_path / "x", [b"new"], mode)
     finally:
         os.umask(before)
-    assert (tmp_path / "x").stat().st_mode & 0o777 == wanted
+    assert (tmp_path / "x").stat().st_mode & 0o777 == expected
 
 
-def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
-    """Each finds its own temporary file as it left it, and the last of them stands whole."""
+def test_concurrent_writers_do_not_share_a_temporary_file(tmp_path: Path) -> None:
+    """The last writer to finish determines the content."""
     inner = tmp_path / "x"
 
     def pieces(depth: int) -> Iterator[bytes]:
@@ -40,7 +40,7 @@ def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_where_it_fails_the_old_file_stands_alone(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"half"
         raise ValueError("no more")
@@ -52,7 +52,7 @@ def test_where_it_fails_the_old_file_stands_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_an_error_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+def test_an_error_names_the_target_file(tmp_path: Path) -> None:
     with pytest.raises(OSError) as raised:
         files.write(tmp_path / "none" / "x", [b"new"])
     assert raised.value.filename == str(tmp_path / "none" / "x")

@@ -40,7 +40,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_closed_terminal_ends_nothing(tmp_path: Path) -> None:
+def test_a_process_survives_its_closed_terminal(tmp_path: Path) -> None:
     count, enough = tmp_path / "count", tmp_path / "enough"
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -68,7 +68,7 @@ def test_a_closed_terminal_ends_nothing(tmp_path: Path) -> None:
     assert process.wait() == 0
 
 
-def test_what_must_be_whole_is_not_interrupted() -> None:
+def test_signals_are_ignored_within_uninterrupted() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", UNINTERRUPTED],
         stdin=subprocess.PIPE,

@@ -37,12 +37,12 @@ def test_every_cut_leaves_whole_entries(tmp_path: Path) -> None:
     data = path.read_bytes()
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
-        entries, used = journal.scan(path)
-        assert used == data[:cut].rfind(b"\n") + 1
+        entries, whole_bytes = journal.scan(path)
+        assert whole_bytes == data[:cut].rfind(b"\n") + 1
         assert [e.seq for e in entries] == list(range(data[:cut].count(b"\n")))
 
 
-def test_damage_in_the_middle_is_told(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     _write(path, ("suite-started", ""), ("running", "r1"), ("finished", "r1"))
     lines = path.read_bytes().splitlines(keepends=True)
@@ -57,37 +57,35 @@ def test_an_unknown_state_is_refused(tmp_path: Path) -> None:
         writer.append("done")
 
 
-def test_follow_goes_past_the_end_of_a_suite_that_was_resumed(tmp_path: Path) -> None:
+def test_follow_continues_after_a_resumed_suites_end(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     _write(path, ("suite-started", ""), ("suite-failed", ""))
     steps = iter([[("suite-started", "")], [("running", "r1")], [("suite-finished", "")]])
 
-    def more(_seconds: float) -> None:
+    def write_next(_seconds: float) -> None:
         _write(path, *next(steps))
 
-    followed = [e.seq for e in journal.follow(path, 2, sleep=more)]
+    followed = [e.seq for e in journal.follow(path, 2, sleep=write_next)]
     assert followed == [2, 3, 4]
-    assert [e.seq for e in journal.follow(path, 1, sleep=more)] == [1, 2, 3, 4]
+    assert [e.seq for e in journal.follow(path, 1, sleep=write_next)] == [1, 2, 3, 4]
 
 
-def test_follow_waits_for_a_journal_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_follow_waits_for_a_missing_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     steps = iter([[], [("suite-started", ""), ("suite-finished", "")]])
 
-    def more(_seconds: float) -> None:
+    def write_next(_seconds: float) -> None:
         states = next(steps)
         if states:
             _write(path, *states)
 
-    assert [e.state for e in journal.follow(path, 0, sleep=more)] == [
+    assert [e.state for e in journal.follow(path, 0, sleep=write_next)] == [
         "suite-started",
         "suite-finished",
     ]
 
 
-def test_follow_passes_on_only_what_a_power_cut_cannot_undo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_follow_yields_only_flushed_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.jsonl"
     _write(path, ("suite-started", ""), ("suite-failed", ""))
     synced: list[str] = []

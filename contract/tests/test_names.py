@@ -1,4 +1,4 @@
-"""What a terminal would obey, or what turns a line around, stands as its code."""
+"""Characters that a terminal would obey, or that change directions, are escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OBEYED = [
 
 
 @pytest.mark.parametrize("text", OBEYED)
-def test_it_is_escaped_in_text_and_in_json(text: str) -> None:
+def test_control_characters_are_escaped_in_text_and_json(text: str) -> None:
     name = f"a{text}b"
     assert names.printable(name).isprintable() and names.printable(name) != name
     document = names.printable_json(json.dumps({name: [name]}, ensure_ascii=False))
@@ -24,6 +24,6 @@ def test_it_is_escaped_in_text_and_in_json(text: str) -> None:
     assert json.loads(document) == {name: [name]}
 
 
-def test_letters_of_every_script_stay() -> None:
+def test_letters_of_every_script_are_unchanged() -> None:
     text = "Zürich, Łódź, 東京, תל אביב, 3 ± 1 µJ\tnext\nline \u00a0\u202f😀"
     assert names.printable(text) == text

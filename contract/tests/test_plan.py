@@ -74,8 +74,8 @@ def numbers(shape: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(shape, dict):
         for key, inner in shape.items():
             # What a configuration has besides its keys are settings.
-            rest = key == "additionalProperties" and "properties" in shape
-            at = "settings" if rest else name
+            is_settings = key == "additionalProperties" and "properties" in shape
+            at = "settings" if is_settings else name
             for field, each in inner.items() if key == "properties" else [(at, inner)]:
                 yield from numbers(each, field)
 
@@ -100,7 +100,7 @@ def test_an_older_plan_has_no_watermark_and_pads_nothing() -> None:
     assert plan.parse(frozen).watermark == plan.Watermark(0.25, 0.5)
 
 
-def test_a_configuration_s_settings_are_kept_and_are_words_or_numbers() -> None:
+def test_settings_of_a_configuration_are_words_or_numbers() -> None:
     entry = {
         "name": "plain",
         "kind": "mine",

@@ -1,4 +1,4 @@
-"""The published schemas are current, and what they refuse our readers refuse."""
+"""The published schemas are current, and our readers refuse what they refuse."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 def _plan(document: Any) -> None:
-    """As `plan.parse`, whose sum would hide every other fault."""
+    """Parse a plan with a corrected sum, which would hide every other fault."""
     if document.get("sha256") == EXAMPLES["plan"]["sha256"]:
         document = {**document, "sha256": plan.digest(document)}
     plan.parse(document)
@@ -99,7 +99,7 @@ def test_the_files_are_current() -> None:
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
-def test_a_schema_is_one_and_takes_its_example(name: str) -> None:
+def test_a_schema_is_valid_and_accepts_its_example(name: str) -> None:
     published = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(published)
     jsonschema.validate(EXAMPLES[name], published)
@@ -119,7 +119,7 @@ ODD = st.none() | st.sampled_from([-1, 0, 2**63, 0.5, True, "", "../x", [], {}, 
 
 @given(st.data())
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
-def test_what_a_schema_refuses_its_reader_refuses(name: str, data: st.DataObject) -> None:
+def test_schema_and_reader_refuse_the_same(name: str, data: st.DataObject) -> None:
     """Any part of a sound document is taken away, or is something else.
 
     And the other way round, but for a whole number that is written as a fraction, which the schemas
@@ -154,7 +154,7 @@ def _numbers(document: Any) -> Iterator[Any]:
         yield document
 
 
-def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
+def test_argument_specs_have_the_keys_of_a_target() -> None:
     """The variables of the inventory have rules of their own beside; their keys are the same."""
     role = ANSIBLE / "roles" / "target_spec"
     specified = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))
@@ -202,12 +202,12 @@ class Whole(schema.Closed):
         ([], r"^the document is empty, must be a mapping$"),
     ],
 )
-def test_a_fault_of_a_file_is_one_sentence_with_its_place(document: object, text: str) -> None:
+def test_a_fault_is_reported_with_its_place(document: object, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         schema.read(Whole, document)
 
 
-def test_what_is_written_is_what_was_read() -> None:
+def test_a_written_document_equals_the_one_read() -> None:
     document = {
         "parts": {"a": {"size": 2, "depth": 4}, "b": {"size": 1.5, "label": "B"}},
         "access": "random",

@@ -1,4 +1,4 @@
-"""Processes of ours take no module from the folder in which they are started."""
+"""Our processes import no module from the folder in which they are started."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def ran(place: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["", f":{ROOT}::"])
-def test_a_module_of_ours_is_started_anywhere(
+def test_module_command_runs_no_module_of_the_current_folder(
     path: str, hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", path)
-    done = subprocess.run(
+    result = subprocess.run(
         module_command("instrumentation.recorder", "--help"),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "usage: python -m instrumentation.recorder" in done.stdout and not ran(hostile)
+    assert "usage: python -m instrumentation.recorder" in result.stdout and not ran(hostile)
 
 
-def test_without_that_the_folder_would_be_searched_first(
+def test_an_empty_pythonpath_entry_would_run_foreign_modules(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the test above can fail at all."""
@@ -65,9 +65,9 @@ def test_an_empty_entry_of_the_path_is_left_out(monkeypatch: pytest.MonkeyPatch)
 
 
 def starts_anywhere(function: ast.AST) -> bool:
-    """Whether a function starts this Python, or a module, where a stranger's modules may lie.
+    """Return whether a function starts Python so that it imports from the current folder.
 
-    It does not with `-P` or `-I`, nor where it names our own root as the current directory.
+    `-P` and `-I` prevent that, and so does our root as the current directory.
     """
     rooted = any(
         isinstance(node, ast.keyword) and node.arg == "cwd" and ast.unparse(node.value) in ROOTS
@@ -83,7 +83,7 @@ def starts_anywhere(function: ast.AST) -> bool:
     return False
 
 
-def test_every_start_of_python_is_safe_or_in_our_own_root() -> None:
+def test_every_start_of_python_ignores_the_current_folder() -> None:
     unsafe = []
     for path in (file for name in PACKAGES.split() for file in (ROOT / name).rglob("*.py")):
         if "tests" in path.parts:
@@ -105,5 +105,5 @@ def test_every_start_of_python_is_safe_or_in_our_own_root() -> None:
         ('run([sys.executable, "-IS", "-c", text])', False),
     ],
 )
-def test_a_start_in_any_folder_is_recognised(call: str, expected: bool) -> None:
+def test_an_unsafe_start_of_python_is_recognised(call: str, expected: bool) -> None:
     assert starts_anywhere(ast.parse(call)) is expected

@@ -17,24 +17,24 @@ def closed(*figures: float) -> Window:
 
 
 @pytest.mark.parametrize("scale", [1, 0.7, 7.3e8])
-def test_a_range_of_a_fifth_of_the_mean_is_steady_and_more_is_not(scale: float) -> None:
-    on_the_bound = [90, 110, 100, 110, 90]
-    closing = closed(*(scale * value for value in on_the_bound))
-    assert closing.range_share == pytest.approx(0.2)
-    assert closing.slope_share == pytest.approx(0)
+@pytest.mark.parametrize(
+    ("on_bound", "beyond", "shares"),
+    [
+        ((90, 110, 100, 110, 90), (89.9, 110.1, 100, 110.1, 89.9), (0.2, 0)),
+        ((95, 97.5, 100, 102.5, 105), (94.9, 97.45, 100, 102.55, 105.1), (0.1, 0.1)),
+        ((105, 102.5, 100, 97.5, 95), (105.1, 102.55, 100, 97.45, 94.9), (0.1, 0.1)),
+    ],
+)
+def test_a_range_of_20_or_slope_of_10_percent_is_steady_and_more_is_not(
+    on_bound: tuple[float, ...],
+    beyond: tuple[float, ...],
+    shares: tuple[float, float],
+    scale: float,
+) -> None:
+    closing = closed(*(scale * value for value in on_bound))
+    assert (closing.range_share, closing.slope_share) == pytest.approx(shares)
     assert closing.steady
-    assert not closed(*(scale * value for value in [89.9, 110.1, 100, 110.1, 89.9])).steady
-
-
-@pytest.mark.parametrize("scale", [1, 0.7, 7.3e8])
-@pytest.mark.parametrize("way", [1, -1])
-def test_a_slope_of_a_tenth_of_the_mean_is_steady_and_more_is_not(scale: float, way: int) -> None:
-    on_the_bound = [95, 97.5, 100, 102.5, 105][::way]
-    closing = closed(*(scale * value for value in on_the_bound))
-    assert closing.slope_share == pytest.approx(0.1)
-    assert closing.range_share == pytest.approx(0.1)
-    assert closing.steady
-    assert not closed(*(scale * value for value in [94.9, 97.45, 100, 102.55, 105.1][::way])).steady
+    assert not closed(*(scale * value for value in beyond)).steady
 
 
 def test_the_last_five_rounds_count_and_no_others() -> None:
@@ -45,7 +45,7 @@ def test_the_last_five_rounds_count_and_no_others() -> None:
     assert not closed(900, 100, 100, 100, 100).steady
 
 
-def test_a_round_that_wrote_nothing_is_no_figure() -> None:
+def test_a_figure_of_zero_or_less_is_refused() -> None:
     for figures in ([1, 0, 1, 1, 1], [1, -1], [float("nan")]):
         with pytest.raises(ValueError):
             window(figures)

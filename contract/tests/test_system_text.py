@@ -46,7 +46,7 @@ def _guesses(source: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_nothing_else_decodes_text_of_the_system(package: str) -> None:
+def test_no_other_code_decodes_with_a_guessed_encoding(package: str) -> None:
     guesses = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / package).rglob("*.py"))
@@ -60,5 +60,5 @@ def test_nothing_else_decodes_text_of_the_system(package: str) -> None:
     "source",
     ["p.read_text()", "d.decode(errors='replace')", "subprocess.run(a, text=True)"],
 )
-def test_a_guess_is_found(source: str) -> None:
+def test_a_guessed_encoding_is_detected(source: str) -> None:
     assert list(_guesses(source)) == [1]

@@ -1,4 +1,4 @@
-"""What of cryptsetup a guest lacks: the newest version, its own tests and keyctl, by apt.
+"""Parts of cryptsetup that a guest lacks: the newest version, its tests and keyctl, by apt.
 
 The guest reaches no archive, so the packages are fetched here and sent.
 """
@@ -26,8 +26,8 @@ exec $R/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 --library-path $R/lib/x86_64-l
 
 def run(argv: Sequence[str], say: Callable[[str], None]) -> None:
     """Run a program that must succeed; its lines go to `say`."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    for line in done.stdout.splitlines():
+    result = subprocess.run(argv, capture_output=True, text=True, check=True)
+    for line in result.stdout.splitlines():
         say(line)
 
 
@@ -67,7 +67,7 @@ def send_tests(lab: Any, suite: str, folder: str, work: Path) -> None:
     keys = work / "keys"
     keys.mkdir()
     packages = Fetcher(keys, (image.SUITE,), run).download_with_needs("keyutils")
-    wanted = [path for path in packages if path.name.startswith(("keyutils_", "libkeyutils1_"))]
-    for package in wanted:
+    names = [path for path in packages if path.name.startswith(("keyutils_", "libkeyutils1_"))]
+    for package in names:
         lab.send(package, folder)
     lab.ssh(f"cd {folder} && dpkg --install --force-depends *keyutils*.deb")

@@ -52,8 +52,8 @@ def ensure(say: Say) -> Path:
             depends = [line for package in PACKAGES[:2] for line in apt.depends(package)]
             libraries = [match[1] for match in map(NEEDED.match, depends) if match]
             older = {name.partition("/")[0] for name in NEWER}
-            wanted = dict.fromkeys(name for name in libraries if name not in older)
-            needed = apt.download_with_needs(*wanted, *NEWER)
+            packages = dict.fromkeys(name for name in libraries if name not in older)
+            needed = apt.download_with_needs(*packages, *NEWER)
             apt.download(*PACKAGES)
             for place, debs in ((LIBRARIES, needed), (UNPACKED, sorted(work.glob("*.deb")))):
                 (target / place).mkdir()

@@ -48,14 +48,14 @@ def test_cryptsetups_own_test_passes_every_case(
     words = f"PATH={FOLDER}/shim:$PATH CRYPTSETUP_PATH={programs}"
     words += f" OPAL2_DEV={by_id(sed.model, sed.serial)} OPAL2_PSID_FILE={FOLDER}/psid"
     try:
-        done = lab.ssh(f"cd {FOLDER}/tests && {words} bash compat-test-opal 2>&1", check=False)
+        result = lab.ssh(f"cd {FOLDER}/tests && {words} bash compat-test-opal 2>&1", check=False)
         version = lab.ssh(f"{programs}/cryptsetup --version").stdout.split()[1]
     finally:
         lab.ssh(f"rm -rf {FOLDER}")
     log = REPOSITORY / "build" / f"compat-test-opal-{version}.log"
-    log.write_text(done.stdout, encoding="utf-8")
-    cases = [int(number) for number in re.findall(r"^CASE: \[(\d+)\]", done.stdout, re.MULTILINE)]
+    log.write_text(result.stdout, encoding="utf-8")
+    cases = [int(number) for number in re.findall(r"^CASE: \[(\d+)\]", result.stdout, re.MULTILINE)]
     with capsys.disabled():
         print(f"\ncompat-test-opal of cryptsetup {version}: cases {cases} ({log})")
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert result.returncode == 0, result.stdout[-3000:]
     assert cases == list(range(LAST_CASE + 1))

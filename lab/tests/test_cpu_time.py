@@ -1,4 +1,4 @@
-"""CPU time of a process tree: nothing is lost when children end, and nothing counts twice."""
+"""CPU time of a process tree: ended children count exactly once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def parent() -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_children_that_ended_still_count_and_none_counts_twice(
+def test_ended_children_count_exactly_once(
     parent: subprocess.Popen[str],
 ) -> None:
     tree = ProcessTree(parent.pid)
@@ -71,7 +71,7 @@ def test_children_that_ended_still_count_and_none_counts_twice(
     tree.close()
 
 
-def test_a_process_that_is_gone_has_lost_its_power(parent: subprocess.Popen[str]) -> None:
+def test_an_ended_process_raises_power_lost(parent: subprocess.Popen[str]) -> None:
     tree = ProcessTree(parent.pid)
     cpu_ns(tree)
     parent.kill()
@@ -97,7 +97,7 @@ while True:
 
 @pytest.fixture
 def rivals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Two processes that share one processor."""
+    """Yield two processes that share one processor."""
     processor = str(min(os.sched_getaffinity(0)))
     processes = [subprocess.Popen([sys.executable, "-c", BURN, processor]) for _ in range(2)]
     yield processes
@@ -120,7 +120,7 @@ def test_a_process_that_shares_a_processor_waits_for_it(
     delay.close()
 
 
-def test_what_a_tree_neither_used_nor_slept_was_stolen(
+def test_time_neither_used_nor_slept_is_stolen(
     rivals: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     file = tmp_path / "page"
@@ -129,9 +129,9 @@ def test_what_a_tree_neither_used_nor_slept_was_stolen(
     tree = ProcessTree(rivals[0].pid, page)
     first_ns = time.monotonic_ns()
     tree.read(first_ns)
-    while (used := tree.read(time.monotonic_ns())).stolen_ns < 100_000_000:
+    while (reading := tree.read(time.monotonic_ns())).stolen_ns < 100_000_000:
         time.sleep(0.01)
-    assert used.idle_ns == 0
+    assert reading.idle_ns == 0
     # It is asleep from now on, as its kernel says, whatever it does.
     asleep_ns = time.monotonic_ns()
     with file.open("r+b") as written:
@@ -139,11 +139,11 @@ def test_what_a_tree_neither_used_nor_slept_was_stolen(
     now_ns = asleep_ns + 10**12
     slept = tree.read(now_ns)
     assert slept.idle_ns == 5 + now_ns - asleep_ns
-    assert slept.stolen_ns >= used.stolen_ns
+    assert slept.stolen_ns >= reading.stolen_ns
     tree.close()
 
 
-def test_the_guest_is_told_what_was_stolen(tmp_path: Path) -> None:
+def test_the_page_has_the_stolen_times(tmp_path: Path) -> None:
     file = tmp_path / "page"
     HostPage.create(file)
     page = HostPage(file)
@@ -163,8 +163,8 @@ while True:
 """
 
 
-def test_the_guest_never_sees_half_of_a_number(tmp_path: Path) -> None:
-    """It looks at any moment; half a number made the modelled counter leap by 21 J."""
+def test_the_guest_never_reads_half_a_number(tmp_path: Path) -> None:
+    """Half a number once made the modelled counter jump by 21 J."""
     file = tmp_path / "page"
     HostPage.create(file)
     with subprocess.Popen([sys.executable, "-c", PUBLISH, str(file)]) as writer:
@@ -185,7 +185,7 @@ def test_threads_wait_for_a_processor(rivals: list[subprocess.Popen[bytes]]) -> 
     pid = rivals[0].pid
     threads = Threads(pid, [pid])
     first = threads.read(time.monotonic_ns())
-    while (used := threads.read(time.monotonic_ns())).stolen_ns - first.stolen_ns < 100_000_000:
+    while (reading := threads.read(time.monotonic_ns())).stolen_ns - first.stolen_ns < 100_000_000:
         time.sleep(0.01)
-    assert used.cpu_ns > first.cpu_ns
+    assert reading.cpu_ns > first.cpu_ns
     threads.close()

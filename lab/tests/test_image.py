@@ -1,4 +1,4 @@
-"""The image's name: the same wherever the checkout is, another one when anything in it changes."""
+"""The image's key depends on all inputs and only on them; the cache checks its files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_hash_changes_with_the_recipe(inputs: Path) -> None:
     assert _hash(inputs, "one") != _hash(inputs, "another")
 
 
-def test_a_file_cannot_pass_for_two(tmp_path: Path) -> None:
+def test_hash_includes_the_lengths_of_files(tmp_path: Path) -> None:
     """Its content may look like another file's head: lengths are hashed too."""
     single, split = tmp_path / "one", tmp_path / "two"
     single.mkdir()
@@ -83,12 +83,12 @@ def test_recipe_names_no_path_of_this_machine_and_no_mirror() -> None:
     assert "linux-image-amd64" in recipe
 
 
-def test_all_inputs_stand_in_the_repository() -> None:
+def test_inputs_include_all_kinds_of_files() -> None:
     names = {p.name for p in image.inputs()}
     assert {"packages.txt", "finish.sh", "fde_rapl_sim.c", "fde-lab-drives", "fstab"} <= names
 
 
-def test_the_overlay_is_roots_whatever_the_umask(tmp_path: Path) -> None:
+def test_the_overlay_has_standard_owners_and_modes(tmp_path: Path) -> None:
     """Refused by sshd and systemd-tmpfiles are directories that somebody else may write."""
     tree = tmp_path / "overlay"
     shutil.copytree(image.GUEST / "overlay", tree)
@@ -102,9 +102,7 @@ def test_the_overlay_is_roots_whatever_the_umask(tmp_path: Path) -> None:
     assert modes["etc/fstab"] == 0o644
 
 
-def test_a_failed_build_leaves_nothing_that_looks_like_an_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_build_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(target: Path, _say: object) -> None:
         (target / "root.img").write_bytes(b"half")
         raise LabError("no mirror")
@@ -147,7 +145,7 @@ def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert image.location(tmp_path).root.read_bytes() == b"whole"
 
 
-def test_old_images_and_leftovers_are_dropped(
+def test_old_images_and_leftovers_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = tmp_path / "images"
@@ -159,13 +157,11 @@ def test_old_images_and_leftovers_are_dropped(
     (images / "building-killed").mkdir()
     monkeypatch.setattr(image, "build", lambda _target, _say: None)
     image.ensure(lambda _line: None, tmp_path)
-    left = {p.name for p in images.iterdir() if p.is_dir()}
-    assert left == {"old", "older", image.location(tmp_path).directory.name}
+    names = {p.name for p in images.iterdir() if p.is_dir()}
+    assert names == {"old", "older", image.location(tmp_path).directory.name}
 
 
-def test_what_is_cached_is_used_only_as_it_was_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(target: Path, _say: object) -> None:
         assert target.stat().st_mode & 0o077 == 0
         (target / "modules").mkdir()
@@ -195,7 +191,7 @@ def test_what_is_cached_is_used_only_as_it_was_built(
 
 
 @pytest.mark.parametrize("sums", [None, b"\xff", b'{"root.img": {}}', b'{"root.img": 1}'])
-def test_what_has_no_sums_is_not_used(sums: bytes | None, tmp_path: Path) -> None:
+def test_an_image_without_sums_is_refused(sums: bytes | None, tmp_path: Path) -> None:
     built = image.location(tmp_path)
     built.directory.mkdir(parents=True)
     built.root.write_bytes(b"evil")
@@ -216,17 +212,17 @@ def test_a_build_is_closed_to_other_users(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _silent(_line: str) -> None:
-    """Nothing is said."""
+    """Print nothing."""
 
 
-def test_no_room_is_said_with_both_figures(tmp_path: Path) -> None:
+def test_too_little_room_is_refused_with_both_figures(tmp_path: Path) -> None:
     with refuses("no-room", needed_bytes=3.0, free_bytes=1.0) as raised:
         require_room(tmp_path / "not" / "yet", 3 * GIB, "the guest image", free_bytes=GIB)
     assert "FDE_CACHE" in str(raised.value)
     require_room(tmp_path, 3 * GIB, "the guest image", free_bytes=3 * GIB)
 
 
-def test_no_room_is_found_out_from_the_real_disk(tmp_path: Path) -> None:
+def test_room_is_read_from_the_real_disk(tmp_path: Path) -> None:
     with refuses("no-room", remedy="--dir"):
         require_room(tmp_path / "not" / "yet", 1 << 60, "the lab")
 

@@ -1,4 +1,4 @@
-"""The kernel of lab/kernel/: taken if it is what its record says, built where it must be."""
+"""The kernel of lab/kernel/ is used if it matches its record, and built otherwise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_BYTES = 4_000_000
 
 
 def _silent(_line: str) -> None:
-    """Nothing is said."""
+    """Print nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kernel, name, Path(shutil.copy(path, tmp_path)))
 
 
-def test_the_kernel_of_the_repository_is_of_these_files_and_small() -> None:
+def test_the_archived_kernel_matches_its_record() -> None:
     record = kernel.Record.read()
     assert record.inputs == kernel.inputs_hash(), "make lab-kernel KEEP=1 builds it again"
     assert kernel.ARCHIVE.stat().st_size <= MOST_BYTES
@@ -55,7 +55,7 @@ def test_the_kernel_of_the_repository_is_of_these_files_and_small() -> None:
 
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("part", ["archive", "record"])
-def test_a_damaged_kernel_is_not_taken(part: str, cached: Path) -> None:
+def test_a_damaged_kernel_is_refused(part: str, cached: Path) -> None:
     if part == "archive":
         damaged = bytearray(kernel.ARCHIVE.read_bytes())
         damaged[len(damaged) // 2] ^= 1
@@ -70,7 +70,7 @@ def test_a_damaged_kernel_is_not_taken(part: str, cached: Path) -> None:
 
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("cause", ["asked", "changed"])
-def test_it_is_built_where_it_is_asked_for_or_changed_and_kept_then(
+def test_a_requested_or_changed_kernel_is_built_and_cached(
     cause: str, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel, "PROGRAMS", ("no-such-compiler",))
@@ -85,14 +85,14 @@ def test_it_is_built_where_it_is_asked_for_or_changed_and_kept_then(
     assert kernel.location(cached).built
 
 
-def test_a_misspelt_wish_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_lab_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_KERNEL", "first")
     with refuses("no-such-kernel", wish="first"):
         kernel.ensure(_silent)
 
 
 @pytest.mark.usefixtures("copied")
-def test_where_the_c_library_is_too_old_it_is_built(
+def test_a_kernel_that_cannot_load_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The archive has a program that the host cannot load."""
@@ -112,20 +112,20 @@ def test_where_the_c_library_is_too_old_it_is_built(
     assert "building it here" in lines[-1]
 
 
-def test_the_same_files_make_the_same_archive_whatever_their_times(tmp_path: Path) -> None:
+def test_the_archive_does_not_depend_on_times_or_modes(tmp_path: Path) -> None:
     archives = []
     for place, moment, mode in (("a", 1000, 0o700), ("deeper/b", 2000, 0o775)):
-        made = tmp_path / place
-        (made / "modules" / "7.3").mkdir(parents=True)
+        folder = tmp_path / place
+        (folder / "modules" / "7.3").mkdir(parents=True)
         for name in ("linux", "modules/7.3/two.ko", "modules/7.3/one.ko"):
-            (made / name).write_text(name)
-            (made / name).chmod(mode)
-            os.utime(made / name, (moment, moment))
-        archives.append(kernel._pack(made))
+            (folder / name).write_text(name)
+            (folder / name).chmod(mode)
+            os.utime(folder / name, (moment, moment))
+        archives.append(kernel._pack(folder))
     assert archives[0] == archives[1]
 
 
-def test_every_line_of_the_configuration_must_be_taken(
+def test_a_rejected_line_of_the_configuration_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A make that takes all lines but two, one of them of an option that the source lacks."""
@@ -157,10 +157,10 @@ def test_the_crypto_self_tests_pass(tmp_path: Path) -> None:
     init.chmod(0o755)
     words = [word for word in uml.MACHINE_WORDS if not word.startswith("cryptomgr.")]
     words += ["mem=256M", "rootfstype=hostfs", "ro", f"init={init}", f"uml_dir={tmp_path}"]
-    done = subprocess.run(
+    result = subprocess.run(
         [str(program), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
-    console = done.stdout.decode(errors="replace")
+    console = result.stdout.decode(errors="replace")
     assert "END of ciphers" in console, console[-2000:]
     assert "full crypto tests enabled" in console
     assert not re.findall(r"alg: .*fail.*", console)

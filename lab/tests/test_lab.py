@@ -1,4 +1,4 @@
-"""The lab itself: a guest boots, its counters follow the model, its drives are in place."""
+"""The lab's guest: kernel, modelled counters, drives, network, secrets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _pyrapl(lab: LabHandle, busy: int) -> list[float]:
     return values
 
 
-def test_the_guest_is_what_the_testbed_needs(lab: LabHandle) -> None:
+def test_the_guest_has_the_expected_kernel_assets_and_units(lab: LabHandle) -> None:
     release = lab.ssh("uname -r").stdout.strip()
     if DEBIAN_KERNEL in machine_of(lab.state).abilities:
         assert release.startswith("6.12.")
@@ -144,14 +144,14 @@ print(json.dumps([joules() - before_j, stolen_s() - before_s]))
 """
 
 
-def test_a_programs_own_time_is_its_users_and_not_the_kernels(lab: LabHandle) -> None:
+def test_spinning_counts_as_user_time(lab: LabHandle) -> None:
     """The time by which cryptsetup sizes a key derivation, without end where that rests."""
     spin = "import os, time\nwhile time.process_time() < 1: pass\nprint(*os.times()[:2])"
     user_s, system_s = map(float, lab.ssh("python3 -", stdin=spin.encode()).stdout.split())
     assert user_s > 2 * system_s
 
 
-def test_counters_never_take_more_than_the_meter_on_a_crowded_host(lab: LabHandle) -> None:
+def test_counters_stay_below_the_meter_on_a_crowded_host(lab: LabHandle) -> None:
     """Three loops of the host's run where the guest does: it waits for most of the time."""
     processor = lab.state["processor"]
     burn = "import os, sys\nif sys.argv[1:]: os.sched_setaffinity(0, [int(sys.argv[1])])\n"
@@ -253,7 +253,7 @@ def test_two_packages_share_the_joules_of_one(lab: LabHandle, model: dict[str, f
         assert least_j <= whole_j <= 1.02 * most_j
 
 
-def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
+def test_invalid_module_parameters_are_refused(lab: LabHandle) -> None:
     try:
         lab.ssh("modprobe -r fde_rapl_sim")
         for parameter in ("max_energy_range_uj=0", "package_idle_mw=2000000", "packages=3"):
@@ -262,7 +262,7 @@ def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
         lab.ssh("modprobe fde_rapl_sim")
 
 
-def test_a_machine_that_was_reset_in_its_sleep_has_slept_since_then_alone(lab: LabHandle) -> None:
+def test_idle_time_restarts_with_a_reset(lab: LabHandle) -> None:
     """Else the meter takes the difference for stolen, and the modelled machine stands still."""
     boot_id = lab.ssh("cat /proc/sys/kernel/random/boot_id").stdout
     lab.disconnect()
@@ -283,7 +283,7 @@ def test_a_machine_that_was_reset_in_its_sleep_has_slept_since_then_alone(lab: L
     page.close()
 
 
-def test_the_network_comes_back_to_a_guest_that_sent_meanwhile(lab: LabHandle) -> None:
+def test_a_sending_guest_survives_an_unplugged_network(lab: LabHandle) -> None:
     send = "while :; do echo > /dev/udp/10.0.2.2/9; sleep 0.05; done"
     lab.ssh(f"nohup bash -c '{send}' >/dev/null 2>&1 & echo $! >/run/sender")
     layout = Layout(lab.directory)
@@ -295,7 +295,7 @@ def test_the_network_comes_back_to_a_guest_that_sent_meanwhile(lab: LabHandle) -
     lab.ssh("kill $(cat /run/sender)")
 
 
-def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
+def test_both_drives_have_by_id_links_and_sizes(lab: LabHandle) -> None:
     for kind in DRIVES:
         disk = by_id(kind.model, kind.serial)
         size = lab.ssh(f"blockdev --getsize64 --getpbsz {disk}").stdout.split()
@@ -303,14 +303,14 @@ def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
         assert [int(n) for n in size] == [drive["size_bytes"], drive["block_size"]]
 
 
-def test_up_says_that_it_is_up(lab: LabHandle) -> None:
+def test_up_of_a_running_lab_does_nothing(lab: LabHandle) -> None:
     lines: list[str] = []
     assert not lifecycle.up(Layout(lab.directory), lines.append, LabOptions())
     assert lines == []
     assert lab.ssh("true").returncode == 0
 
 
-def test_secrets_are_for_their_owner_alone(lab: LabHandle) -> None:
+def test_secrets_are_readable_only_by_their_owner(lab: LabHandle) -> None:
     secret_files = [lab.state["secrets"], lab.state["ssh"]["key"]]
     secret_files += [lab.state["drives"]["sed"]["psid_file"]]
     assert {Path(f).stat().st_mode & 0o077 for f in secret_files} == {0}

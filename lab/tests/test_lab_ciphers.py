@@ -111,7 +111,7 @@ def _xts(key: bytes, data: bytes, sector_bytes: int, *, encrypt: bool) -> bytes:
 @pytest.mark.parametrize("sector_bytes", [512, 4096])
 @pytest.mark.parametrize("bits", [128, 256])
 @pytest.mark.parametrize("cipher", ["aes-xts-plain64", "capi:xts-aes-lib-plain64"])
-def test_ciphertext_is_that_of_an_independent_implementation(
+def test_ciphertext_matches_an_independent_implementation(
     cipher: str, bits: int, sector_bytes: int, lab: LabHandle
 ) -> None:
     """By the host's instructions, and by the kernel's C."""
@@ -189,7 +189,7 @@ def _spin(*, clobber: bool) -> bytes:
 
 
 @pytest.mark.parametrize("clobber", [False, True])
-def test_programs_keep_their_vector_registers_beside_dm_crypt(
+def test_programs_keep_their_vector_registers_during_dm_crypt(
     clobber: bool, lab: LabHandle
 ) -> None:
     if "avx2" not in _flags(lab.ssh("cat /proc/cpuinfo").stdout):

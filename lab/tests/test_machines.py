@@ -1,4 +1,4 @@
-"""Which machine is chosen, what it is told, and what the console's end shows."""
+"""Choice of the guest's machine, its command lines, and the end of its console."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 
 from contract.errors import LabError
 from contract.strict_json import read_object
-from contract.tests.refusal import Refusal, refuses
 from lab import apt as mirror
 from lab import machines, network
 from lab.image import Image
@@ -24,16 +23,7 @@ from lab.launcher import tail, wait_for
 from lab.machines import kernel, qemu, uml
 from lab.machines.base import Guest
 from lab.network import Network
-from lab.power_model import rapl_words
 from lab.ssh import gave_up
-
-RAPL = """
-rapl:
-  package_idle_mw: {value: 5000, unit: mW, source: a data sheet}
-  package_busy_mw_per_cpu: {value: 10000.4, unit: mW, source: a data sheet}
-  dram_idle_mw: {value: 1000, unit: mW, source: a data sheet}
-  dram_busy_mw_per_cpu: {value: 500, unit: mW, source: a data sheet}
-"""
 
 
 def test_tail_drops_control_characters_and_empty_lines(tmp_path: Path) -> None:
@@ -46,7 +36,7 @@ def test_tail_drops_control_characters_and_empty_lines(tmp_path: Path) -> None:
     assert tail(tmp_path / "none") == ""
 
 
-def test_a_guest_that_cannot_go_on_is_noticed(tmp_path: Path) -> None:
+def test_gave_up_detects_a_kernel_panic_since_boot(tmp_path: Path) -> None:
     console = tmp_path / "console.log"
     assert not gave_up(console)
     console.write_bytes(b"[ 1.0] panic=10 on the command line\r\n")
@@ -58,38 +48,7 @@ def test_a_guest_that_cannot_go_on_is_noticed(tmp_path: Path) -> None:
     assert not gave_up(console)
 
 
-def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
-    model = tmp_path / "power_model.yml"
-    model.write_text(RAPL)
-    assert rapl_words(model, packages=2) == [
-        "fde_rapl_sim.package_idle_mw=5000",
-        "fde_rapl_sim.package_busy_mw_per_cpu=10000",
-        "fde_rapl_sim.dram_idle_mw=1000",
-        "fde_rapl_sim.dram_busy_mw_per_cpu=500",
-        "fde_rapl_sim.packages=2",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("dram_idle_mw", "dram_mw", refuses("no-coefficient", key="dram_idle_mw")),
-        ("value: 500,", "value: -1,", refuses("model-unread")),
-        ("value: 500,", "value: 1000001,", refuses("model-unread")),
-        ("value: 500,", "value: a lot,", refuses("model-unread")),
-        ("rapl:", "[", refuses("model-unread")),
-    ],
-)
-def test_a_power_model_without_sound_coefficients_is_refused(
-    tmp_path: Path, old: str, new: str, reason: Refusal
-) -> None:
-    model = tmp_path / "power_model.yml"
-    model.write_text(RAPL.replace(old, new))
-    with reason:
-        rapl_words(model)
-
-
-def test_a_missing_program_names_the_way_out(
+def test_a_missing_program_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -117,7 +76,7 @@ def _emulated(place: Path) -> list[str]:
     return qemu.qemu_command("qemu", "tcg", guest, place / "root.qcow2")
 
 
-def test_qemu_does_what_it_is_told_or_says_why_not(tmp_path: Path) -> None:
+def test_qmp_commands_succeed_or_raise(tmp_path: Path) -> None:
     path = tmp_path / "qmp"
     listen = f"unix:{path},server=on,wait=off"
     command = [qemu.program(), "-S", "-nodefaults", "-display", "none", "-smp", "2"]
@@ -139,7 +98,7 @@ def test_qemu_does_what_it_is_told_or_says_why_not(tmp_path: Path) -> None:
         qemu.execute(path, "system_reset")
 
 
-def test_a_guest_of_user_mode_linux_on_the_same_image_does_not_keep_qemu_out(
+def test_qemu_starts_on_an_image_locked_by_user_mode_linux(
     tmp_path: Path,
 ) -> None:
     image = Image(tmp_path)
@@ -199,7 +158,7 @@ def test_only_a_started_init_proves_kvm(tmp_path: Path, behaviour: str, expected
     assert qemu.boots(emulator, _image(tmp_path), limit_s) is expected
 
 
-def test_the_probe_is_remembered_for_each_machine(
+def test_the_kvm_probe_is_cached_per_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(qemu, "DEVICE", tmp_path)  # something that may be read and written
@@ -214,7 +173,7 @@ def test_the_probe_is_remembered_for_each_machine(
     assert set(read_object(cache / "kvm.json").values()) == {False}
 
 
-def test_without_the_device_nothing_is_tried_or_remembered(
+def test_without_the_kvm_device_nothing_is_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(qemu, "DEVICE", tmp_path / "none")
@@ -231,13 +190,13 @@ TARGETS = [
 ]
 
 
-def test_the_hosts_own_main_archive_is_the_mirror() -> None:
+def test_the_mirror_is_the_hosts_main_archive() -> None:
     assert mirror.debian_url(TARGETS) == "http://mirror/pool/"
     assert mirror.debian_url(["Packages|http://mirror/ubuntu/|Ubuntu|main"]) is None
     assert mirror.debian_url([]) is None
 
 
-def test_before_the_first_update_the_path_tells_the_archive() -> None:
+def test_an_unlabelled_archive_is_recognised_by_its_path() -> None:
     unlabelled = [
         "Packages|http://mirror/debian-security/||main",
         "Packages|http://mirror/debian/||main",
@@ -249,7 +208,7 @@ def test_the_environment_comes_before_the_host() -> None:
     assert mirror.find({"FDE_MIRROR": "http://chosen"}).url == "http://chosen"
 
 
-def test_only_the_settings_that_reach_a_mirror_are_passed_on() -> None:
+def test_only_proxy_and_certificate_settings_are_passed_on() -> None:
     dump = 'APT::Architecture "amd64";\nAcquire::http::Proxy "http://p:1";\nAcquire::Retries "3";'
     assert mirror.transport_options(dump) == ('Acquire::http::Proxy "http://p:1";',)
 
@@ -275,7 +234,7 @@ def three(monkeypatch: pytest.MonkeyPatch) -> dict[str, _Named]:
     return named
 
 
-def test_the_first_machine_that_works_is_taken_and_said_with_the_reasons(
+def test_auto_takes_the_first_working_machine_and_prints_why(
     three: dict[str, _Named], tmp_path: Path
 ) -> None:
     lines: list[str] = []
@@ -286,26 +245,26 @@ def test_the_first_machine_that_works_is_taken_and_said_with_the_reasons(
     assert lines[-1].endswith("not uml: make failed (the whole log: /x))")
 
 
-def test_a_named_machine_is_the_only_one_asked(three: dict[str, _Named], tmp_path: Path) -> None:
+def test_a_named_machine_is_the_only_candidate(three: dict[str, _Named], tmp_path: Path) -> None:
     assert machines.choose("tcg", Image(tmp_path), _say).name == "tcg"
     with pytest.raises(LabError, match="kvm: no device"):
         machines.choose("kvm", Image(tmp_path), _say)
     assert three["uml"].reason is None
 
 
-def test_a_misspelt_machine_names_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_machine_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="LAB_MACHINE is auto or one of kvm, uml, tcg"):
         machines.choose("umi", Image(tmp_path), _say)
 
 
-def test_without_the_tap_device_user_mode_linux_says_so(
+def test_user_mode_linux_needs_the_tap_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uml, "TAP_DEVICE", tmp_path / "none")
     assert "chmod 666" in str(uml.Uml().why_not(Image(tmp_path), _say))
 
 
-def test_where_namespaces_are_forbidden_the_way_out_is_said(
+def test_forbidden_namespaces_are_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for program in ("nsenter", "ip"):
@@ -321,7 +280,7 @@ def test_where_namespaces_are_forbidden_the_way_out_is_said(
     assert "sysctl" in reason
 
 
-def test_a_kernel_that_does_not_start_is_no_kernel(tmp_path: Path) -> None:
+def test_starts_recognises_a_kernel_by_its_panic(tmp_path: Path) -> None:
     program = tmp_path / "linux"
     program.write_text("#!/bin/sh\necho version GLIBC_9.99 not found; exit 1\n")
     program.chmod(0o755)
@@ -331,7 +290,7 @@ def test_a_kernel_that_does_not_start_is_no_kernel(tmp_path: Path) -> None:
     assert uml.starts(program)
 
 
-def test_the_guest_of_user_mode_linux_gets_no_secret_on_its_command_line(
+def test_user_mode_linux_has_no_secret_on_its_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FDE_CACHE", str(tmp_path / "cache"))
@@ -360,7 +319,7 @@ def test_the_guest_of_user_mode_linux_gets_no_secret_on_its_command_line(
     assert alone[0].endswith("linux")
 
 
-def test_a_socket_comes_out_of_the_labs_own_network(tmp_path: Path) -> None:
+def test_a_connection_into_the_labs_network_is_passed_out(tmp_path: Path) -> None:
     """A server that only the namespace has is reached through it, and from nowhere else."""
     if (reason := network.why_not()) is not None:
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""The lab's meter on a process in QEMU's place, by the real recorder, against its truth."""
+"""The lab's meter with a process in place of QEMU, read by the real recorder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TRUTH_PERIOD_S = 0.5
 
 
 class Drive:
-    """Counters of a drive in a file, as the drive process keeps them."""
+    """Counters of a drive in a file, as the drive process writes them."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(bytes(72))
@@ -59,7 +59,7 @@ class Drive:
 
 @dataclass
 class Lab:
-    """A pretended lab and the meter that watches it."""
+    """A simulated lab and its meter."""
 
     directory: Path
     qemu: subprocess.Popen[str]
@@ -76,7 +76,7 @@ class Lab:
         self.qemu, self.tids = bursts()
         self.write_state()
 
-    def write_state(self, **more: Any) -> None:
+    def write_state(self, **changes: Any) -> None:
         state = {
             "guest": {"pid": self.qemu.pid, "vcpu_tids": self.tids},
             "drives": {
@@ -84,7 +84,7 @@ class Lab:
                 for name, drive in self.drives.items()
             },
             "host_page": str(self.directory / "host-page"),
-        } | more
+        } | changes
         (self.directory / "state.json").write_text(json.dumps(state))
 
     def start_meter(self) -> subprocess.Popen[str]:
@@ -102,6 +102,18 @@ class Lab:
             time.sleep(0.02)
         return meter
 
+    def stop(self, meter: subprocess.Popen[str]) -> str:
+        """Stop a meter; return its output."""
+        meter.terminate()
+        out, _ = meter.communicate(timeout=60)
+        assert meter.returncode == 0
+        return out
+
+    def wait_for_lines(self, count: int) -> None:
+        """Wait until the truth has `count` lines."""
+        while len(self.truth()) < count:
+            time.sleep(0.02)
+
     def start_recorder(self) -> Running:
         return Running(an_entry(self.directory / "meter"), self.directory / "out")
 
@@ -110,7 +122,7 @@ class Lab:
 
 
 def bursts() -> tuple[subprocess.Popen[str], list[int]]:
-    """Return a process that plays QEMU, and its virtual CPUs."""
+    """Return a process that simulates QEMU, and the ids of its virtual CPUs."""
     qemu = subprocess.Popen([sys.executable, "-c", BURSTS], stdout=subprocess.PIPE, text=True)
     assert qemu.stdout is not None
     return qemu, [int(tid) for tid in qemu.stdout.readline().split()]
@@ -126,11 +138,6 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     for process in (lab.qemu, *lab.meters):
         process.kill()
         process.communicate()
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 def energy_between(
@@ -152,7 +159,7 @@ def energy_between(
     return float(got_j), float(off_j)
 
 
-def test_recorded_energy_is_the_truth(lab: Lab) -> None:
+def test_recorded_energy_equals_the_truth(lab: Lab) -> None:
     meter = lab.start_meter()
     recorder = lab.start_recorder()
     moved = 0
@@ -169,13 +176,12 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
             meter.send_signal(signal.SIGCONT)
     recorder.process.terminate()
     assert recorder.end()[0] == 0
-    meter.terminate()
-    assert ended(meter)[0] == 0
+    lab.stop(meter)
 
     decoded = decode(lab.directory / "out")
     assert not decoded.faults
-    known = lab.truth()
-    begin, end = known[first], known[first + 5]
+    truth = lab.truth()
+    begin, end = truth[first], truth[first + 5]
     for channel in ("system", "drive"):
         true_j = end[f"{channel}_j"] - begin[f"{channel}_j"]
         got_j, off_j = energy_between(
@@ -184,7 +190,7 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
         assert off_j < 0.1 * true_j
         assert abs(got_j - true_j) <= off_j + 1e-5  # the last digit of the lines at the edges
     # The truth itself, against the counters: all bytes counted, and work on top of idling.
-    model, all_of_it = PowerModel.load(), known[-1]
+    model, all_of_it = PowerModel.load(), truth[-1]
     drive = model.media["drive"]
     seconds = all_of_it["t_device_ms"] / 1000 - all_of_it["stolen_s"]
     bytes_j = (
@@ -196,7 +202,7 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
     assert all_of_it["system_j"] > model.system_idle_w * seconds + all_of_it["drive_j"] + 1
 
 
-def test_lines_that_are_due_share_what_happened_between_two_looks() -> None:
+def test_energy_between_two_readings_is_interpolated() -> None:
     model = PowerModel(10.0, 0.0, {"drive": DrivePower(0.0, 2.0)})
     integral = Integral(model, ["drive"], 5_000_000_000, Activity(0, (DriveActivity(),)))
     integral.look(6_000_000_000, Activity(0, (DriveActivity(bytes_read=50),)))
@@ -207,8 +213,8 @@ def test_lines_that_are_due_share_what_happened_between_two_looks() -> None:
     assert integral.at(8_000_000_000) == integral.energy_j
 
 
-def test_a_machine_whose_host_does_something_else_stands_still(lab: Lab) -> None:
-    """Both of its virtual CPUs beside two of the host's own on one processor: half is stolen."""
+def test_stolen_time_stops_the_modelled_machine(lab: Lab) -> None:
+    """Two virtual CPUs share one processor with two other processes: half is stolen."""
     processor = min(os.sched_getaffinity(0))
     burn = f"import os\nos.sched_setaffinity(0, [{processor}])\nwhile True: pass"
     for tid in lab.tids:
@@ -216,10 +222,8 @@ def test_a_machine_whose_host_does_something_else_stands_still(lab: Lab) -> None
     others = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(2)]
     try:
         meter = lab.start_meter()
-        while len(lab.truth()) < 6:
-            time.sleep(0.02)
-        meter.terminate()
-        ended(meter)
+        lab.wait_for_lines(6)
+        lab.stop(meter)
     finally:
         for other in others:
             other.kill()
@@ -244,14 +248,11 @@ def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
     before_start = cpu_s()
     meter = lab.start_meter()
     after_start = cpu_s()
-    while len(lab.truth()) < 4:
-        time.sleep(0.02)
+    lab.wait_for_lines(4)
     before_end = cpu_s()
     lines = len(lab.truth())
-    while len(lab.truth()) == lines:  # so that the meter has looked since
-        time.sleep(0.02)
-    meter.terminate()
-    ended(meter)
+    lab.wait_for_lines(lines + 1)  # so that the meter has read since
+    lab.stop(meter)
     after_end = cpu_s()
     last, model = lab.truth()[-1], PowerModel.load()
     awake_s = last["t_device_ms"] / 1000 - last["stolen_s"]
@@ -260,46 +261,40 @@ def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
     assert before_end - after_start <= busy_s <= after_end - before_start
 
 
-def test_the_meter_outlives_a_power_cut_and_shows_none(lab: Lab) -> None:
+def test_the_meter_shows_no_power_during_a_power_cut(lab: Lab) -> None:
     meter = lab.start_meter()
-    while len(lab.truth()) < 2:
-        time.sleep(0.02)
+    lab.wait_for_lines(2)
     lab.cut()
     lines = len(lab.truth())
-    while len(lab.truth()) < lines + 3:
-        time.sleep(0.02)
+    lab.wait_for_lines(lines + 3)
     before, after = lab.truth()[-2:]
     assert before["system_j"] == after["system_j"]
     assert before["drive_j"] == after["drive_j"]
     lab.switch_on()
     idle_w = PowerModel.load().system_idle_w
     lines = len(lab.truth())
-    while len(lab.truth()) < lines + 4:
-        time.sleep(0.02)
+    lab.wait_for_lines(lines + 4)
     before, after = lab.truth()[-2:]
     awake_s = (after["t_mono_ns"] - before["t_mono_ns"]) / 1e9
     idle_j = idle_w * (awake_s - after["stolen_s"] + before["stolen_s"])
     assert after["system_j"] - before["system_j"] > idle_j
-    meter.terminate()
-    assert ended(meter)[0] == 0
+    lab.stop(meter)
     assert not (lab.directory / "meter").is_symlink()
 
 
-def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) -> None:
+def test_the_meters_time_continues_while_unplugged(lab: Lab) -> None:
     meter, recorder = lab.start_meter(), lab.start_recorder()
     recorder.wait_until(lambda status: status.state == "recording")
     meter.send_signal(signal.SIGUSR1)
     lost = recorder.wait_until(lambda status: status.state == "lost")
     assert not (lab.directory / "meter").is_symlink()
     lines = len(lab.truth())
-    while len(lab.truth()) < lines + 2:
-        time.sleep(0.02)
+    lab.wait_for_lines(lines + 2)
     meter.send_signal(signal.SIGUSR2)
     recorder.wait_until(lambda s: s.state == "recording" and s.records > lost.records)
     recorder.process.terminate()
     assert recorder.end()[0] == 0
-    meter.terminate()
-    assert ended(meter)[0] == 0
+    lab.stop(meter)
     samples = decode(lab.directory / "out").samples
     assert samples["epoch"].n_unique() == 2
     step_us = samples["t_device_us"].diff().max()
@@ -307,19 +302,15 @@ def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) ->
     assert step_us > 0.9e6 * TRUTH_PERIOD_S
 
 
-def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
+def test_lines_without_a_reader_are_dropped(lab: Lab) -> None:
     meter = lab.start_meter()
-    while len(lab.truth()) < 2:
-        time.sleep(0.05)
+    lab.wait_for_lines(2)
     stale = lab.truth()[-1]["t_device_ms"]
     recorder = lab.start_recorder()
     recorder.wait_until(lambda status: status.records > 0)
     recorder.process.terminate()
     recorder.end()
-    meter.terminate()
-    code, out, _ = ended(meter)
-    assert code == 0
-    dropped = int(out.split(", ")[1].split()[0])
+    dropped = int(lab.stop(meter).split(", ")[1].split()[0])
     assert dropped >= stale / 10 - 1
     first_us = decode(lab.directory / "out").samples["t_device_us"].min()
     assert isinstance(first_us, int)
@@ -338,7 +329,7 @@ def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
         ),
     ],
 )
-def test_without_a_lab_the_reason_is_given(
+def test_the_meter_refuses_a_missing_lab(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str | None, reason: str
 ) -> None:
     if state is not None:

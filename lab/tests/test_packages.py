@@ -1,4 +1,4 @@
-"""packages.sh on systems that are not this one, played by a few small programs on its path."""
+"""packages.sh on other systems, simulated by small programs on its path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASH = shutil.which("bash") or "/bin/bash"
 
 
 class System:
-    """A directory of programs that stand for a whole system; `log` is what was run as root."""
+    """A directory of programs that simulate a system; `log` lists the commands run as root."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -44,7 +44,7 @@ class System:
         command = [BASH, str(SCRIPT), *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    def done(self) -> list[str]:
+    def log_lines(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
 
@@ -53,30 +53,30 @@ def system(tmp_path: Path) -> System:
     return System(tmp_path)
 
 
-def test_nothing_missing_needs_no_rights(system: System) -> None:
+def test_without_missing_packages_no_rights_are_needed(system: System) -> None:
     result = system.run()
     assert (result.returncode, result.stdout) == (0, "packages: all there\n")
-    assert system.done() == []
+    assert system.log_lines() == []
 
 
-def test_only_what_is_missing_is_installed_without_recommends(system: System) -> None:
+def test_only_missing_packages_are_installed(system: System) -> None:
     system.lacks("mmdebstrap")
     system.program("id", "echo 0")
     assert system.run("--list").stdout == "mmdebstrap\n"
-    assert system.done() == []
+    assert system.log_lines() == []
     assert system.run().returncode == 0
-    assert system.done() == [
+    assert system.log_lines() == [
         "apt-get -qq update",
         "apt-get -qq -y install --no-install-recommends mmdebstrap",
     ]
 
 
-def test_an_ordinary_user_goes_by_sudo(system: System) -> None:
+def test_an_ordinary_user_installs_by_sudo(system: System) -> None:
     system.lacks("uidmap")
     system.program("sudo", f'echo "sudo $*" >>{system.log}; [ "$1" = -v ] || "$@"')
     assert system.run().returncode == 0
-    assert system.done()[0] == "sudo -v"
-    assert system.done()[-1].endswith("install --no-install-recommends uidmap")
+    assert system.log_lines()[0] == "sudo -v"
+    assert system.log_lines()[-1].endswith("install --no-install-recommends uidmap")
 
 
 def test_a_python_without_venv_gets_one(system: System) -> None:
@@ -112,7 +112,7 @@ def test_a_controller_of_real_hardware_needs_no_emulator_and_no_x86(system: Syst
     ],
     ids=["architecture", "no apt-get", "no rights", "sudo refused", "no mirror"],
 )
-def test_refusals_are_one_sentence_and_a_failure(
+def test_packages_sh_refuses_in_one_sentence(
     system: System, prepare: object, sentence: str
 ) -> None:
     assert callable(prepare)
@@ -122,11 +122,11 @@ def test_refusals_are_one_sentence_and_a_failure(
     assert result.stderr.startswith("fde: ")
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert system.done() in ([], ["sudo -v"])
+    assert system.log_lines() in ([], ["sudo -v"])
 
 
 @pytest.mark.parametrize(("wish", "listed"), [("", ""), ("build", "bison\n")])
-def test_what_builds_a_kernel_is_installed_only_for_that(
+def test_build_programs_are_listed_only_for_a_kernel_build(
     wish: str, listed: str, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_KERNEL", wish)

@@ -1,4 +1,4 @@
-"""The power model: its arithmetic, and that no coefficient stands there without a source."""
+"""The power model: its arithmetic, and sources of all coefficients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.tests.refusal import refuses
-from lab.power_model import MODEL_FILE, Activity, DriveActivity, DrivePower, PowerModel
+from contract.tests.refusal import Refusal, refuses
+from lab.power_model import (
+    MODEL_FILE,
+    Activity,
+    DriveActivity,
+    DrivePower,
+    PowerModel,
+    rapl_words,
+)
 
 MODEL = PowerModel(
     system_idle_w=10.0,
@@ -32,7 +39,7 @@ def declared() -> dict[str, dict[str, dict[str, Any]]]:
     return loaded
 
 
-def test_arithmetic() -> None:
+def test_power_is_the_sum_of_its_parts() -> None:
     did = DriveActivity(bytes_read=4, bytes_written=2, bytes_crypt=6)
     disk = DriveActivity(bytes_read=1000, service_ns=10**9)
     activity = Activity(cpu_ns=3 * 10**9, drives=(did, DriveActivity(), disk))
@@ -41,7 +48,7 @@ def test_arithmetic() -> None:
     assert power.system_w == 10.0 + 5.0 * 1.5 + power.drive_w
 
 
-def test_a_machine_that_stands_still_draws_no_idle_power() -> None:
+def test_stolen_time_draws_no_idle_power() -> None:
     activity = Activity(10**9, (DriveActivity(bytes_written=2),), stolen_ns=10**9)
     power = MODEL.power(activity, dt_s=4.0, media=["drive"])
     assert power.drive_w * 4.0 == 3 * 1.0 + 2 * 3.0
@@ -79,7 +86,7 @@ def test_every_coefficient_has_a_unit_and_a_source() -> None:
 
 
 def unit_of(key: str) -> str:
-    """Units stand in the names."""
+    """Return the unit in a coefficient's name."""
     if "_mw" in key:
         return "mW"
     if key.endswith("_share"):
@@ -87,8 +94,8 @@ def unit_of(key: str) -> str:
     return "J/byte" if key.startswith("j_per_byte") else "W"
 
 
-def test_counters_and_meter_tell_of_the_same_machine() -> None:
-    """A busy CPU costs the machine what it costs package and memory together, and idle no less."""
+def test_rapl_and_system_coefficients_agree() -> None:
+    """A busy CPU costs the machine as much as package and memory together."""
     model = {s: {k: c["value"] for k, c in keys.items()} for s, keys in declared().items()}
     rapl, system = model["rapl"], model["system"]
     busy_mw = rapl["package_busy_mw_per_cpu"] + rapl["dram_busy_mw_per_cpu"]
@@ -96,17 +103,52 @@ def test_counters_and_meter_tell_of_the_same_machine() -> None:
     assert system["idle_w"] * 1000 > rapl["package_idle_mw"] + rapl["dram_idle_mw"]
 
 
-def test_coefficient_without_source_is_refused(tmp_path: Path) -> None:
+NOISE = {"noise": {"value": 1, "unit": "W", "source": "a data sheet"}}
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "refusal"),
+    [
+        ("rapl", {"dram_idle_mw": None}, refuses("no-coefficient", key="dram_idle_mw")),
+        ("drive", {"j_per_byte_crypt": None}, refuses("no-coefficient", section="drive")),
+        ("hdd", NOISE, refuses("no-coefficient", section="hdd", key="noise")),
+        ("drive", {"idle_w": {"value": 1, "unit": "W"}}, refuses("model-unread")),
+        *(
+            ("rapl", {"dram_idle_mw": {**NOISE["noise"], "value": value}}, refuses("model-unread"))
+            for value in (-1, 1_000_001, "a lot", None)
+        ),
+    ],
+)
+def test_a_missing_unknown_or_invalid_coefficient_is_refused(
+    section: str, changes: dict[str, Any], refusal: Refusal, tmp_path: Path
+) -> None:
     model = declared()
-    del model["drive"]["j_per_byte_crypt"]["source"]
+    for key, coefficient in changes.items():
+        model[section].pop(key, None)
+        if coefficient:
+            model[section][key] = coefficient
     path = tmp_path / "model.yml"
     path.write_text(yaml.safe_dump(model))
-    with refuses("model-unread"):
+    with refusal:
         PowerModel.load(path)
-    noisy = {**declared()["hdd"], "noise": declared()["hdd"]["idle_w"]}
-    for section, changed in (("drive", {"idle_w": noisy["noise"]}), ("hdd", noisy)):
-        path.write_text(yaml.safe_dump({**declared(), section: changed}))
-        with refuses("no-coefficient", section=section):
-            PowerModel.load(path)
+        rapl_words(path)
+
+
+@pytest.mark.parametrize("text", [None, "["])
+def test_an_unreadable_power_model_is_refused(text: str | None, tmp_path: Path) -> None:
+    if text:
+        (tmp_path / "model.yml").write_text(text)
     with refuses("model-unread"):
-        PowerModel.load(tmp_path / "none.yml")
+        PowerModel.load(tmp_path / "model.yml")
+
+
+def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
+    model = declared()
+    model["rapl"]["package_busy_mw_per_cpu"]["value"] = 10000.4
+    path = tmp_path / "model.yml"
+    path.write_text(yaml.safe_dump(model))
+    assert rapl_words(path, packages=2) == [
+        *("fde_rapl_sim.package_idle_mw=3490", "fde_rapl_sim.package_busy_mw_per_cpu=10000"),
+        *("fde_rapl_sim.dram_idle_mw=744", "fde_rapl_sim.dram_busy_mw_per_cpu=1000"),
+        "fde_rapl_sim.packages=2",
+    ]

@@ -1,4 +1,4 @@
-"""The processor of a guest: which, and that all else stays off it."""
+"""The processor of a guest, and the exclusion of other processes from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def status(place: Path, pid: int, name: str, allowed: str) -> None:
     (folder / "status").write_text(text, encoding="utf-8")
 
 
-def test_a_guest_that_is_bound_has_its_processor(tmp_path: Path) -> None:
+def test_only_bound_guests_take_processors(tmp_path: Path) -> None:
     status(tmp_path, 10, "linux", "1")
     status(tmp_path, 11, "linux", "0-3")  # not bound
     status(tmp_path, 12, "python", "2")  # no guest
@@ -53,7 +53,7 @@ def test_siblings_are_of_one_core(tmp_path: Path) -> None:
 
 
 @TWO
-def test_the_guest_has_its_processor_and_the_rest_all_others(tmp_path: Path) -> None:
+def test_processes_are_bound_to_the_guests_or_other_processors(tmp_path: Path) -> None:
     usable = sorted(os.sched_getaffinity(0))
     with processors.chosen(tmp_path / "below" / "lock") as processor:
         assert processor in usable
@@ -61,8 +61,8 @@ def test_the_guest_has_its_processor_and_the_rest_all_others(tmp_path: Path) -> 
 
     def allowed(*, guest: bool) -> str:
         command = processors.bound(show, processor, guest=guest)
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return done.stdout.split()[1]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        return result.stdout.split()[1]
 
     assert allowed(guest=True) == str(processor)
     assert str(processor) not in allowed(guest=False).replace("-", ",").split(",")

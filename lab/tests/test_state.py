@@ -1,4 +1,4 @@
-"""What the lab knows of its processes: it must find all of its own and touch nobody else's."""
+"""The lab's record of its processes: it finds all of its own and no others."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def test_a_process_is_alive_until_it_ends_even_as_a_zombie() -> None:
     child = subprocess.Popen(SLEEPER)
-    known = Process.from_pid("sleeper", child.pid)
-    assert known.alive()
+    process = Process.from_pid("sleeper", child.pid)
+    assert process.alive()
     child.kill()
-    _until(lambda: not known.alive())  # nobody has waited for it: it is a zombie now
+    _until(lambda: not process.alive())  # nobody has waited for it: it is a zombie now
     assert Path(f"/proc/{child.pid}").exists()
     child.wait()
-    assert not known.alive()
+    assert not process.alive()
 
 
-def test_the_same_number_with_another_start_or_boot_is_somebody_else() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     process = Process.from_pid("tests", os.getpid())
     assert process.alive()
     assert process.start_ticks > 0
@@ -66,18 +66,18 @@ def test_a_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None:
     program = tmp_path / "a) b (c"
     program.symlink_to(sys.executable)
     child = subprocess.Popen([program, *SLEEPER[1:]])
-    known = Process.from_pid("odd", child.pid)
-    assert known.alive()
+    process = Process.from_pid("odd", child.pid)
+    assert process.alive()
     child.kill()
-    _until(lambda: not known.alive())
+    _until(lambda: not process.alive())
     child.wait()
 
 
-def test_down_leaves_a_stranger_with_our_number_alone(layout: Layout) -> None:
+def test_down_does_not_kill_a_reused_pid(layout: Layout) -> None:
     stranger = subprocess.Popen(SLEEPER)
     try:
-        known = Process.from_pid("qemu", stranger.pid)
-        stale = replace(known, start_ticks=known.start_ticks - 1)
+        process = Process.from_pid("qemu", stranger.pid)
+        stale = replace(process, start_ticks=process.start_ticks - 1)
         write_started(layout, Started(None, (stale,)))
         assert lifecycle.down(layout) == []
         assert stranger.poll() is None
@@ -87,7 +87,7 @@ def test_down_leaves_a_stranger_with_our_number_alone(layout: Layout) -> None:
         stranger.wait()
 
 
-def test_down_stops_a_half_started_lab_and_what_will_not_listen(
+def test_down_kills_a_process_that_ignores_sigterm(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "STOP_LIMIT_S", 0.2)
@@ -115,7 +115,7 @@ def test_all_labs_below_a_directory_are_stopped(layout: Layout) -> None:
     assert [process.wait() for process in started] == 3 * [-signal.SIGTERM]
 
 
-def test_a_lab_is_up_only_when_it_said_so_and_all_of_it_runs(layout: Layout) -> None:
+def test_a_lab_is_up_if_ready_and_all_processes_run(layout: Layout) -> None:
     launcher = Launcher(layout)
     launcher.start("qemu", SLEEPER)
     meter = launcher.start("meter", SLEEPER)
@@ -129,13 +129,13 @@ def test_a_lab_is_up_only_when_it_said_so_and_all_of_it_runs(layout: Layout) -> 
     assert not lifecycle.running(layout)
 
 
-def test_a_process_that_ends_before_it_is_ready_shows_its_last_words(layout: Layout) -> None:
+def test_a_process_that_ends_before_ready_is_refused_with_its_log(layout: Layout) -> None:
     dying = [sys.executable, "-c", "raise SystemExit('port taken')"]
     with refuses("not-started", how="exit status 1", log="port taken"):
         Launcher(layout).start_ready("drive-plain", dying)
 
 
-def test_a_process_that_takes_too_long_is_not_said_to_have_ended(
+def test_a_process_that_is_not_ready_in_time_is_refused(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.launcher.READY_LIMIT_S", 0.0)
@@ -143,13 +143,13 @@ def test_a_process_that_takes_too_long_is_not_said_to_have_ended(
         Launcher(layout).start_ready("drive-plain", SLEEPER)
 
 
-def test_an_announcement_of_an_earlier_start_does_not_count(layout: Layout) -> None:
+def test_an_earlier_ready_file_does_not_count(layout: Layout) -> None:
     write_json(layout.directory / "drive-plain.ready", {"port": 1})
     with refuses("not-started"):
         Launcher(layout).start_ready("drive-plain", [sys.executable, "-c", ""])
 
 
-def test_an_interruption_is_put_off_to_the_end_of_the_block() -> None:
+def test_an_interrupt_is_deferred_to_the_end_of_the_block() -> None:
     before = signal.getsignal(signal.SIGINT)
     reached = False
     with pytest.raises(KeyboardInterrupt), deferred_interrupts():
@@ -159,7 +159,7 @@ def test_an_interruption_is_put_off_to_the_end_of_the_block() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_started_processes_come_back_from_the_file(layout: Layout) -> None:
+def test_started_processes_are_read_back(layout: Layout) -> None:
     started = Started("/tmp/x", (Process("qemu", 12, 34, "boot"),))
     write_started(layout, started)
     assert read_started(layout) == started

@@ -1,6 +1,6 @@
-"""What every workload must keep, checked by running it: `python3 -m workloads.tests.contract NAME`.
+"""Check the rules for every workload by running it: `python3 -m workloads.tests.contract NAME`.
 
-Needs the standard library alone, so that it can run on a target as it does in the test suite.
+Needs only the standard library, so that it can also run on a target.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InjectedError(Exception):
 
 
 class Recorded(dict[str, ParameterValue]):
-    """Parameters that remember which of them were asked for."""
+    """Parameters that record which of them were read."""
 
     def __init__(self, values: Parameters) -> None:
         super().__init__(values)
@@ -54,10 +54,10 @@ class Recorded(dict[str, ParameterValue]):
 
 @dataclass
 class Phases:
-    """Takes the phases of a run; fails at the end of phase number `fail_after` if that is set.
+    """Records the phases of a run; fails at the end of phase number `fail_after` if that is set.
 
-    Only with `cold` is the page cache really emptied, which costs the whole machine its own. With
-    `device`, a kernel name, what that moves is counted, as the agent does.
+    Only `cold` really empties the page cache, which affects the whole machine. With `device`, a
+    kernel name, its traffic is counted, as by the agent.
     """
 
     fail_after: int | None = None
@@ -90,12 +90,12 @@ class Phases:
         if self.fail_after == len(self.names):
             raise InjectedError(name)
 
-    def leave_out(self, what: str, reason: str) -> None:
+    def leave_out(self, part: str, reason: str) -> None:
         assert not self.open, "what is left out is no part of a phase"
-        self.left_out.append((what, reason))
+        self.left_out.append((part, reason))
 
     def documents(self) -> list[Phase]:
-        """Return the phases with their accounts, the disk's where it was counted."""
+        """Return the phases with their accounts, and the disk's if it was counted."""
         return [
             Phase(
                 name,
@@ -142,7 +142,7 @@ def context_for(
 
 
 def perform(workload: Workload, context: Context) -> None:
-    """Prepare, run and clean up, as whoever measures does."""
+    """Prepare, run and clean up, as the agent does."""
     try:
         workload.prepare(context)
         workload.run(context)
@@ -150,18 +150,25 @@ def perform(workload: Workload, context: Context) -> None:
         workload.cleanup(context)
 
 
+def new_run(
+    name: str, root: Path, assets: Assets | None = None, /, **settings: Any
+) -> tuple[Context, Phases]:
+    """Return the context and the phases of a run that has not begun."""
+    phases = Phases()
+    return context_for(root, phases, assets or {}, registry.complete(name, settings)), phases
+
+
 def performed(
     name: str, root: Path, assets: Assets | None = None, /, **settings: Any
 ) -> tuple[Context, Phases]:
-    """Return a whole run with these parameters: what it was given, and its phases."""
-    phases = Phases()
-    context = context_for(root, phases, assets or {}, registry.complete(name, settings))
+    """Run a workload with these parameters; return its context and phases."""
+    context, phases = new_run(name, root, assets, **settings)
     perform(registry.load(name), context)
     return context, phases
 
 
 def _callers() -> set[int]:
-    """Return this process and its ancestors.
+    """Return this process and its ancestors, whose command lines may name the folder, too.
 
     A shell may name the folder in the command it was given.
     """
@@ -174,7 +181,7 @@ def _callers() -> set[int]:
 
 
 def processes_using(folder: Path) -> list[str]:
-    """Command lines of the processes that name a path below the folder, but for who called this."""
+    """Return the command lines of other processes that name a path below the folder."""
     users, callers = [], _callers()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in callers:

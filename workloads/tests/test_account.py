@@ -1,4 +1,4 @@
-"""Programs that do less than they were asked to, and end with status 0: what is made of them."""
+"""Programs that do less than requested and exit with 0: the account voids their runs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def differences(workload: str, root: Path, assets: dict[str, Path]) -> list[str]:
-    """Run a workload; the causes by which its account voids the run."""
+    """Run a workload; return the causes for which its account voids the run."""
     try:
         _, phases = contract.performed(workload, root, assets, **SETTINGS[workload])
     except WorkloadError as error:
@@ -159,9 +159,7 @@ def phase(**accounts: Any) -> Phase:
         ({"disk_bounds": {"read_bytes": Bounds(95)}}, ["work-unseen"]),
     ],
 )
-def test_accounts_that_differ_are_told_by_their_cause(
-    accounts: dict[str, Any], causes: list[str]
-) -> None:
+def test_a_differing_account_has_its_cause(accounts: dict[str, Any], causes: list[str]) -> None:
     findings = account.judge([phase(**accounts)])
     assert [finding.cause for finding in findings if not finding.ok] == causes
     assert all(finding.facts["phase"] == "read" for finding in findings if not finding.ok)
@@ -185,7 +183,7 @@ MORE_WRITTEN = {"disk_bounds": {"written_bytes": Bounds(0, 5)}, "disk_written_by
         ({"planned": {"bytes": 1}}, "rw,compress=zstd,relatime", True, "blocker"),
     ],
 )
-def test_only_what_has_another_reason_is_a_warning(
+def test_only_an_excused_difference_is_a_warning(
     accounts: dict[str, Any], options: str, journalled: bool, severity: str
 ) -> None:
     (finding,) = account.judge([phase(**accounts)], options, journalled=journalled)

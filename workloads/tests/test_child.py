@@ -1,4 +1,4 @@
-"""The child that does measured work: what it counts, how it fails, and that it never stays."""
+"""The child for measured work: its counts, its failures, and its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with Child("key_derivation", Path(sys.argv[1])) as child:
 """
 
 
-def test_a_task_is_repeated_for_as_long_as_asked_and_at_least_once(root: Path) -> None:
+def test_a_task_is_repeated_for_seconds_but_at_least_once(root: Path) -> None:
     with Child("key_derivation", root) as child:
         laid_out = child.ask("repeat", job=JOB, seconds=0)
         once = child.outcome(child.go())
@@ -60,13 +60,13 @@ def test_steps_are_counted_in_whole_batches(monkeypatch: pytest.MonkeyPatch) -> 
     assert json.dumps(report)
 
 
-def test_a_short_step_gets_large_batches_and_a_long_one_none() -> None:
+def test_calibration_gives_short_steps_large_batches() -> None:
     count, step_s = serving.calibrate(lambda: None)
     assert count > 100 and 0 < step_s < serving.BATCH_NS / serving.NS / 100
     assert serving.calibrate(lambda: sum(range(2_000_000)))[0] == 1
 
 
-def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Path) -> None:
+def test_a_child_continues_after_missing_and_failing_jobs(root: Path) -> None:
     lacking: dict[str, Json] = {
         **{"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096},
         **{"operation": "encrypt", "threads": 1},
@@ -92,7 +92,7 @@ def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Pat
         assert child.outcome(child.go())["steps"] == 1
 
 
-def test_a_mistake_ends_neither_the_child_nor_the_sense_of_its_words(root: Path) -> None:
+def test_a_child_continues_after_an_error_and_names_it(root: Path) -> None:
     pytest.importorskip("cryptography")
     with Child("file_ciphers", root) as child:
         for name, content in (("a", b"one"), ("b", b"two")):
@@ -104,7 +104,7 @@ def test_a_mistake_ends_neither_the_child_nor_the_sense_of_its_words(root: Path)
         child.ask("same", first=str(root / "a"), second=str(root / "a"))
 
 
-def test_a_task_is_gone_with_the_next_request(root: Path) -> None:
+def test_the_next_request_discards_a_task(root: Path) -> None:
     pytest.importorskip("Cryptodome")
     which: dict[str, Json] = {"cipher": "des", "mode": "ecb"}
     with Child("cipher_modes", root) as child:
@@ -114,7 +114,7 @@ def test_a_task_is_gone_with_the_next_request(root: Path) -> None:
             child.outcome(child.go())
 
 
-def test_a_child_that_ends_is_told_with_its_last_words(root: Path) -> None:
+def test_an_ended_child_is_an_error(root: Path) -> None:
     with Child("absent", root) as child:
         for _ in range(2):  # the second is not even written
             with refuses("child-ended", module="absent"):
@@ -123,7 +123,7 @@ def test_a_child_that_ends_is_told_with_its_last_words(root: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "amid"])
-def test_a_child_that_is_killed_is_told_even_without_last_words(when: str, root: Path) -> None:
+def test_a_killed_child_is_an_error(when: str, root: Path) -> None:
     with Child("key_derivation", root) as child:
         child.ask("repeat", job=LONG_JOB if when == "amid" else JOB, seconds=0)
         killer = subprocess.Popen(
@@ -141,7 +141,7 @@ def test_a_child_that_is_killed_is_told_even_without_last_words(when: str, root:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("state", ["busy", "idle"])
-def test_a_child_dies_with_its_parent_whatever_that_dies_of(
+def test_a_child_dies_with_its_killed_parent(
     state: str, number: signal.Signals, root: Path
 ) -> None:
     agent = subprocess.Popen(
@@ -168,7 +168,7 @@ def test_a_child_amid_a_task_is_killed_on_leaving(error: type[BaseException], ro
 
 
 def until_busy(pid: int) -> None:
-    """Wait until a process has used a fifth of a second of processor time from now on."""
+    """Wait until a process has used another fifth of a second of processor time."""
     end = ticks(pid) + os.sysconf("SC_CLK_TCK") / 5
     wait_until(lambda: ticks(pid) >= end)
 
@@ -183,10 +183,10 @@ def test_a_child_ends_with_its_standard_input(root: Path) -> None:
     assert subprocess.run(command, input=b"", cwd=ROOT, timeout=60, check=False).returncode == 0
 
 
-def test_a_child_whose_parent_is_another_by_now_does_not_begin(root: Path) -> None:
+def test_a_child_of_a_dead_parent_does_not_begin(root: Path) -> None:
     command = [*COMMAND, "1", str(root)]
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
-    assert done.returncode != 0 and b"The parent has died." in done.stderr
+    result = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    assert result.returncode != 0 and b"The parent has died." in result.stderr
 
 
 def test_a_child_can_be_found_by_the_runs_folder(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ciphers on files and in memory: their phases, what is counted, kept and left out."""
+"""Ciphers on files and in memory: phases, counts, reports and omissions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ needs_aes = pytest.mark.skipif(
 
 
 @dataclass(frozen=True)
-class Done:
+class CipherRun:
     context: Context
     phases: contract.Phases
     report: dict[str, Any]
@@ -36,14 +36,14 @@ class Done:
 AES_OFF = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
 
 
-def done(root: Path, name: str, **settings: Any) -> Done:
+def run_ciphers(root: Path, name: str, **settings: Any) -> CipherRun:
     context, phases = contract.performed(name, root / "run", **{"seconds": 0.01, **settings})
-    return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
+    return CipherRun(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
 
 
 def test_every_mode_size_and_direction_is_a_phase_counted_by_its_input(root: Path) -> None:
     few = {"ciphers": "blowfish-448", "modes": "ctr,ecb", "sizes": "1001,large", "large_mib": 1}
-    run = done(root, "cipher_modes", **few)
+    run = run_ciphers(root, "cipher_modes", **few)
     assert run.phases.names == [
         f"blowfish-448-{mode}.{verb}.{size}B"
         for size in (1001, 1 << 20)
@@ -74,70 +74,70 @@ def test_a_cipher_that_no_library_has_is_left_out(
         "import sys\nsys.modules['Cryptodome.Cipher.DES'] = None\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(root))
-    run = done(root, "cipher_modes", ciphers="des,3des", modes="ecb", sizes="1000")
+    run = run_ciphers(root, "cipher_modes", ciphers="des,3des", modes="ecb", sizes="1000")
     assert run.phases.left_out == [("des-ecb", "No library here has des in ECB.")]
     assert run.phases.names == ["3des-ecb.encrypt.1000B", "3des-ecb.decrypt.1000B"]
 
 
 @needs_aes
-def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
-    run = done(root, "cipher_modes", **AES_OFF)
+def test_aes_is_slower_without_the_processors_instructions(root: Path) -> None:
+    run = run_ciphers(root, "cipher_modes", **AES_OFF)
     assert len(run.phases.names) == 4 and run.phases.left_out == []
     rates = run.report["aes_instructions"]
     assert rates["with"]["aes_mib_per_s"] > rates["without"]["aes_mib_per_s"]
 
 
-def test_aes_is_left_out_where_the_processor_lacks_its_instructions(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_aes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Provide a processor without AES instructions."""
     (root / "cpuinfo").write_text("flags\t: fpu sse\n")
     monkeypatch.setattr(catalogue, "CPUINFO", root / "cpuinfo")
-    run = done(root, "cipher_modes", ciphers="aes-128,des", modes="ecb", sizes="1000")
-    ((what, reason),) = run.phases.left_out
-    assert what == "AES" and "aes_instructions off" in reason
+
+
+@pytest.fixture
+def no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the mask have no effect, so that both rates are similar under any load."""
+    monkeypatch.setattr(catalogue, "MASK", "~0x0")
+    monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
+
+
+@pytest.mark.usefixtures("no_aes")
+def test_aes_is_left_out_where_the_processor_lacks_its_instructions(root: Path) -> None:
+    run = run_ciphers(root, "cipher_modes", ciphers="aes-128,des", modes="ecb", sizes="1000")
+    ((part, reason),) = run.phases.left_out
+    assert part == "AES" and "aes_instructions off" in reason
     assert run.phases.names == ["des-ecb.encrypt.1000B", "des-ecb.decrypt.1000B"]
 
 
-def test_a_processor_that_has_no_instructions_needs_no_mask(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (root / "cpuinfo").write_text("flags\t: fpu sse\n")
-    monkeypatch.setattr(catalogue, "CPUINFO", root / "cpuinfo")
-    monkeypatch.setattr(catalogue, "MASK", "~0x0")
-    # Far beyond what another program's load makes of two like rates.
-    monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
-    run = done(root, "cipher_modes", **{**AES_OFF, "ciphers": "aes-128"})
+@pytest.mark.usefixtures("no_aes", "no_mask")
+def test_a_processor_without_instructions_needs_no_mask(root: Path) -> None:
+    run = run_ciphers(root, "cipher_modes", **{**AES_OFF, "ciphers": "aes-128"})
     assert run.phases.left_out == [] and len(run.phases.names) == 2
 
 
 @needs_aes
-def test_a_mask_that_is_not_believed_leaves_aes_out(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here the mask is empty, so AES is as fast with it as without."""
-    monkeypatch.setattr(catalogue, "MASK", "~0x0")
-    # Far beyond what another program's load makes of two like rates.
-    monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
-    run = done(root, "cipher_modes", **AES_OFF)
-    assert [what for what, _ in run.phases.left_out] == ["AES"]
+@pytest.mark.usefixtures("no_mask")
+def test_an_ineffective_mask_leaves_aes_out(root: Path) -> None:
+    run = run_ciphers(root, "cipher_modes", **AES_OFF)
+    assert [part for part, _ in run.phases.left_out] == ["AES"]
     assert not any(name.startswith("aes") for name in run.phases.names)
 
 
-def test_memory_and_room_are_told_before_the_first_run(root: Path) -> None:
+def test_ciphers_need_memory_and_room(root: Path) -> None:
     modes, files = registry.load("cipher_modes"), registry.load("file_ciphers")
     large = modes.needs(registry.complete("cipher_modes", {}), {})
     assert large.memory_bytes > 2 * 256 * catalogue.MIB and large.disk_bytes == 0
     settings = {"kinds": "text,image", "sizes": "5000,10000"}
     few = files.needs(registry.complete("file_ciphers", settings), {})
     assert few.disk_bytes > 2 * 15_000 + 10_000 * 256 / 190 + 10_000
-    run = done(root, "file_ciphers", kinds="text", sizes="5000", ciphers="rsa-2048-oaep")
+    run = run_ciphers(root, "file_ciphers", kinds="text", sizes="5000", ciphers="rsa-2048-oaep")
     sizes = [file.stat().st_size for file in run.context.disk.iterdir()]
     assert sizes == [5000], "no encrypted or decrypted file stays"
 
 
-def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root: Path) -> None:
+def test_files_too_long_for_rsa_are_left_out_with_figures(root: Path) -> None:
     settings = {"ciphers": "des-cbc,rsa-2048-oaep", "kinds": "binary", "sizes": "5000,10000"}
-    run = done(root, "file_ciphers", **settings, oaep_max_bytes=5000)
+    run = run_ciphers(root, "file_ciphers", **settings, oaep_max_bytes=5000)
     assert run.phases.names == [
         *(
             f"{cipher}.{verb}.binary.{size}B"
@@ -149,15 +149,15 @@ def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root
     for name, work in zip(run.phases.names, run.phases.works, strict=True):
         amounts, size = work.amounts, int(name.rpartition(".")[2].removesuffix("B"))
         assert amounts["operations"] == amounts["files"] == amounts["bytes"] / size
-    ((what, reason),) = run.phases.left_out
-    assert what == "decrypting rsa-2048-oaep of 10000 B"
+    ((part, reason),) = run.phases.left_out
+    assert part == "decrypting rsa-2048-oaep of 10000 B"
     assert "takes 53 private operations of" in reason and "raise oaep_max_bytes" in reason
     assert list(run.report["unsafe"]) == ["des"]
     assert {each["cipher"] for each in run.report["ciphers"]} == {"des-cbc", "rsa-2048-oaep"}
 
 
 @pytest.mark.parametrize(("file_io", "fsync"), [(True, True), (True, False), (False, True)])
-def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
+def test_file_io_and_fsync_apply_within_the_phase(
     file_io: bool, fsync: bool, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -192,7 +192,7 @@ def spy(real: Any, name: str, calls: list[str]) -> Any:
     return noted
 
 
-def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undecryptable_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a library that decrypts as it encrypts."""
     begin = libraries.begin
 

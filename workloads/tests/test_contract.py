@@ -1,4 +1,4 @@
-"""What every registered workload must keep, run for real here or in the lab's guest."""
+"""Rules for every registered workload, checked by running it here or in the lab's guest."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_workload_keeps_the_contract(
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_what_is_missing_is_named_with_the_way_out(
+def test_missing_programs_and_assets_are_named_with_the_remedy(
     name: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(root))
@@ -67,8 +67,8 @@ def test_what_is_missing_is_named_with_the_way_out(
     workload = registry.load(name)
     values = registry.complete(name, {})
     reasons = workload.requires(values, dict.fromkeys(workload.assets, root / "absent"))
-    for wanted in workload.programs:
-        assert f"{name} needs the program {wanted}: install its package." in reasons
+    for program in workload.programs:
+        assert f"{name} needs the program {program}: install its package." in reasons
     for asset in workload.assets:
         assert any(str(root / "absent") in reason for reason in reasons)
         assert any(f"the asset {asset}:" in reason for reason in workload.requires(values, {}))
@@ -76,7 +76,7 @@ def test_what_is_missing_is_named_with_the_way_out(
 
 
 @pytest.mark.parametrize(("name", "program"), FAILING)
-def test_a_failing_program_ends_the_run_with_its_own_words(
+def test_a_failing_program_ends_the_run_with_its_message(
     name: str,
     program: str,
     assets: dict[str, Path],
@@ -87,9 +87,7 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
     broken = '[ "$1" = --version ] && exit 0\necho first >&2\necho it is broken >&2\nexit 9'
     shadow = programs.program(root / "shadow" / program, broken)
     monkeypatch.setenv("PATH", str(shadow.parent), prepend=":")
-    context = contract.context_for(
-        root / "run", contract.Phases(), assets, registry.complete(name, registry.load(name).small)
-    )
+    context, _ = contract.new_run(name, root / "run", assets, **registry.load(name).small)
     with pytest.raises(WorkloadError) as caught:
         contract.perform(registry.load(name), context)
     (problem,) = caught.value.problems
@@ -117,16 +115,14 @@ def test_a_workload_keeps_the_contract_on_the_target(name: str, target: LabHandl
     options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     command = [*("python3", "-m", "workloads.tests.contract", name), *options]
     command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(settings)]
-    done = target.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["broken"] == []
-    print(done.stdout)
+    result = target.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert json.loads(result.stdout)["broken"] == []
+    print(result.stdout)
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_a_workload_says_what_does_the_work_and_what_it_needs(
-    name: str, assets: dict[str, Path]
-) -> None:
+def test_a_workload_describes_its_program_and_needs(name: str, assets: dict[str, Path]) -> None:
     workload = registry.load(name)
     assert workload.program, "say in words what does the measured work"
     needs = workload.needs(registry.complete(name, registry.load(name).small), assets)
@@ -148,15 +144,15 @@ class Bad(Workload):
                 pass
         root = context.disk.parent
         (root / "left").write_text("here\n")
-        left = subprocess.Popen(["tail", "-f", root / "left"], stdout=subprocess.PIPE)
-        Bad.started.append(left)
-        assert left.stdout  # its first line: before that, the kernel may show no arguments yet
-        left.stdout.readline()
+        leftovers = subprocess.Popen(["tail", "-f", root / "left"], stdout=subprocess.PIPE)
+        Bad.started.append(leftovers)
+        assert leftovers.stdout  # its first line: before that, the kernel may show no arguments yet
+        leftovers.stdout.readline()
 
     started: ClassVar[list[subprocess.Popen[bytes]]] = []
 
 
-def test_the_contract_sees_every_rule_broken(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_contract_detects_broken_rules(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "load", lambda _name: Bad())
     try:
         broken, _ = contract.check("bad", root / "inside", {}, {})

@@ -1,4 +1,4 @@
-"""Ciphers in memory and on files: that they are right, and which library does them how."""
+"""Ciphers in memory and on files: correct answers, and the library that provides each."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def test_every_cipher_and_mode_gives_its_known_answers(cipher: str, mode: str) -
 
 @needs_libraries
 @pytest.mark.parametrize("mode", catalogue.MODES)
-def test_the_modes_by_definition_give_the_published_answers(mode: str) -> None:
-    """So that the other check stands on its own feet."""
+def test_by_definition_gives_the_published_answers(mode: str) -> None:
+    """This validates the reference of the other check."""
     for cipher in ("aes-192", "des"):
         vector = known_answers.published(cipher, mode)
         if vector is None:
             continue
         ecb = libraries.begin(cipher, "ecb", encrypt=True, key=vector.key, iv=vector.iv)
-        made = known_answers.by_definition(mode, ecb.crypt, vector.iv, vector.plain)
-        assert made == vector.answer
+        results = known_answers.by_definition(mode, ecb.crypt, vector.iv, vector.plain)
+        assert results == vector.answer
 
 
 @needs_libraries
@@ -63,7 +63,7 @@ def test_a_wrong_answer_is_a_failure_in_either_check(
 
 
 @needs_libraries
-def test_openssl_does_what_it_has_and_pycryptodome_the_rest(root: Path) -> None:
+def test_pycryptodome_provides_what_openssl_lacks(root: Path) -> None:
     lacking = {("3des", "ctr"), ("blowfish-448", "ctr"), ("blowfish-448", "cfb8")}
     with Child("cipher_modes", root) as child:
         for cipher in ("des", "3des", "aes-256", "blowfish-448"):
@@ -73,7 +73,7 @@ def test_openssl_does_what_it_has_and_pycryptodome_the_rest(root: Path) -> None:
                 assert library.startswith("PyCryptodome " if other else "OpenSSL "), (cipher, mode)
 
 
-def test_the_child_starts_again_where_openssl_lacks_its_legacy_ciphers(root: Path) -> None:
+def test_the_child_restarts_without_openssls_legacy_provider(root: Path) -> None:
     """With a `cryptography` that loads only when told beforehand, as the real one does then."""
     package = root / "cryptography" / "hazmat" / "backends"
     package.mkdir(parents=True)
@@ -95,7 +95,7 @@ def test_the_child_starts_again_where_openssl_lacks_its_legacy_ciphers(root: Pat
 
 
 @needs_libraries
-def test_without_openssls_legacy_ciphers_pycryptodome_does_blowfish(root: Path) -> None:
+def test_pycryptodome_provides_blowfish_without_legacy_provider(root: Path) -> None:
     environment = {**os.environ, libraries.WITHOUT_LEGACY: "1"}
     with Child("cipher_modes", root, environment) as child:
         for cipher, library in (("blowfish-448", "PyCryptodome"), ("aes-128", "OpenSSL")):
@@ -107,8 +107,8 @@ def test_without_openssls_legacy_ciphers_pycryptodome_does_blowfish(root: Path) 
 @needs_libraries
 @pytest.mark.parametrize("mode", catalogue.MODES)
 @pytest.mark.parametrize("cipher", ["des", "blowfish-448", "aes-128"])
-def test_a_stream_goes_on_where_its_last_input_ended(cipher: str, mode: str) -> None:
-    """As a phase repeats it: the chaining value is not set back."""
+def test_a_stream_continues_after_its_last_input(cipher: str, mode: str) -> None:
+    """The chaining value is not reset between inputs, as in a phase."""
     kind = catalogue.CIPHERS[cipher]
     key, iv = bytes(range(kind.key_bytes)), bytes(range(kind.block_bytes))
     size = 5 * kind.block_bytes if mode in catalogue.WHOLE_BLOCKS else 37
@@ -121,7 +121,7 @@ def test_a_stream_goes_on_where_its_last_input_ended(cipher: str, mode: str) -> 
 @needs_libraries
 @pytest.mark.parametrize("size", [1, 15, 16, 189, 190, 191, 5000])
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_file_comes_back_whatever_its_length(name: str, size: int) -> None:
+def test_a_file_of_any_length_is_decrypted(name: str, size: int) -> None:
     recipe = recipes.make(name, seed=7)
     plain = bytes(i % 251 for i in range(size))
     source, target = bytearray(plain) + bytearray(64), bytearray(2 * size + 4096)
@@ -133,16 +133,16 @@ def test_a_file_comes_back_whatever_its_length(name: str, size: int) -> None:
 
 
 @needs_libraries
-def test_the_same_file_is_never_encrypted_to_the_same_twice() -> None:
-    """A fresh vector, and with RSA fresh padding and a fresh key, as one must."""
+def test_encrypting_a_file_twice_gives_different_results() -> None:
+    """Each has a fresh vector and, with RSA, fresh padding and a fresh key."""
     for name in ("aes-128-cbc", "rsa-2048-wrap", "rsa-2048-oaep"):
         recipe = recipes.make(name, seed=7)
-        made = [bytearray(1000), bytearray(1000)]
-        for target in made:
+        results = [bytearray(1000), bytearray(1000)]
+        for target in results:
             recipe.encrypt(bytearray(100), 20, target)
-        assert made[0] != made[1]
+        assert results[0] != results[1]
         if isinstance(recipe, recipes.RsaWrap):
-            first, second = (recipe.unwrap(bytes(each[: recipes.RSA_BYTES])) for each in made)
+            first, second = (recipe.unwrap(bytes(each[: recipes.RSA_BYTES])) for each in results)
             assert len(first) == 16 and first != second
 
 
@@ -162,12 +162,12 @@ def test_samples_are_seeded_of_exact_size_and_of_their_kind(root: Path) -> None:
 
 
 @needs_libraries
-def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Path) -> None:
+def test_the_mask_disables_aes_instructions_or_is_doubted(root: Path) -> None:
     if catalogue.reason_against(True):
         pytest.skip(catalogue.reason_against(True))
     answers = []
-    for wanted in (False, True):
-        with Child("cipher_modes", root, catalogue.environment(wanted)) as child:
+    for aes_instructions in (False, True):
+        with Child("cipher_modes", root, catalogue.environment(aes_instructions)) as child:
             answers.append(Instructions(**child.ask("instructions")))
     assert mask_problem(*answers) == ""
     slow, fast = (Instructions(None, rate) for rate in (100.0, 140.0))
@@ -179,7 +179,7 @@ def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Pat
     assert "OPENSSL_ia32cap" not in catalogue.environment(True)
 
 
-def test_a_processor_without_the_instructions_is_a_reason(
+def test_aes_that_cannot_run_as_requested_has_a_reason(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue, "CPUINFO", root / "cpuinfo")
@@ -192,14 +192,14 @@ def test_a_processor_without_the_instructions_is_a_reason(
         ("Features : fp aes", False, "aarch64", "How to keep OpenSSL from the instructions"),
         ("Features : fp", False, "aarch64", ""),
     )
-    for flags, wanted, machine, reason in cases:
+    for flags, allowed, machine, reason in cases:
         (root / "cpuinfo").write_text(f"{flags}\n")
         monkeypatch.setattr(os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
-        objection = catalogue.reason_against(wanted)
-        assert objection.startswith(reason) and bool(objection) == bool(reason), (flags, wanted)
+        objection = catalogue.reason_against(allowed)
+        assert objection.startswith(reason) and bool(objection) == bool(reason), (flags, allowed)
 
 
-def test_inputs_are_filled_up_to_whole_blocks() -> None:
+def test_inputs_are_padded_to_whole_blocks() -> None:
     assert [catalogue.padded(n, 16) for n in (1, 16, 20527)] == [16, 16, 20528]
 
 

@@ -1,4 +1,4 @@
-"""Which database server is taken where there is one, the other, or MariaDB under MySQL's names."""
+"""Choice of the database server with both, one, or MariaDB under MySQL's names."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(folder: Path, *names: str) -> None:
-    """Programs that can be found."""
+    """Create programs that can be found."""
     for name in names:
         (folder / name).touch(mode=0o755)
 
 
-def server(wanted: str) -> str | None:
+def server(kind: str) -> str | None:
     """Return the name of the server's program."""
-    server_found = database.find(wanted)
+    server_found = database.find(kind)
     return server_found.server.name if server_found else None
 
 
@@ -62,7 +62,7 @@ def test_mariadb_under_mysqls_names_is_not_mysql(installed: Path) -> None:
     ]
 
 
-def test_mysql_alone_is_any_but_not_mariadb(installed: Path) -> None:
+def test_mysql_satisfies_any_but_not_mariadb(installed: Path) -> None:
     put(installed, *MYSQL)
     assert server("any") == "mysqld"
     assert server("mariadb") is None
@@ -74,8 +74,7 @@ def test_mysql_alone_is_any_but_not_mariadb(installed: Path) -> None:
 
 def test_the_workload_asks_for_the_server_of_its_parameter(installed: Path, tmp_path: Path) -> None:
     put(installed, *MARIADB)
-    parameters = registry.complete("sql", {"server": "mysql"})
-    context = contract.context_for(tmp_path / "run", contract.Phases(), {}, parameters)
+    context, _ = contract.new_run("sql", tmp_path / "run", server="mysql")
     with pytest.raises(WorkloadError, match="install mysql-server"):
         registry.load("sql").prepare(context)
     with refuses("parameter-choice", allowed="any, mariadb, mysql"):

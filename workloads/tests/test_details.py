@@ -1,4 +1,4 @@
-"""What is particular to single workloads: contents, plausibility checks, pacing."""
+"""Details of single workloads: contents of files, amounts of work, caches, room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contract import account
 from contract.tests import programs as stand_ins
 from contract.tests.refusal import Refusal, refuses
 from workloads import database, programs, registry, trees
-from workloads.base import Context, Needs
+from workloads.base import Needs
 from workloads.tests import contract
 
 # How compressed files begin.
@@ -30,11 +30,6 @@ Assets = dict[str, Path]
 Spy = Callable[[str], Path]
 
 
-def made(root: Path, name: str, assets: Assets, **settings: Any) -> Context:
-    phases = contract.Phases()
-    return contract.context_for(root, phases, assets, registry.complete(name, settings))
-
-
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
@@ -42,10 +37,11 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_incompressible_files_are_seeded_and_all_different(root: Path) -> None:
     settings = {"small_files": 3, "small_mib": 1, "large_mib": 2, "source": "incompressible"}
-    contexts = [made(root / side, "file_io", {}, **settings) for side in ("a", "b")]
-    contexts.append(replace(made(root / "c", "file_io", {}, **settings), seed=8))
-    for context in contexts:
-        contract.perform(registry.load("file_io"), context)
+    contexts = []
+    for side, seed in (("a", 7), ("b", 7), ("c", 8)):
+        context, _ = contract.new_run("file_io", root / side, **settings)
+        contexts.append(replace(context, seed=seed))
+        contract.perform(registry.load("file_io"), contexts[-1])
     first, second, other = (digests(context.disk) for context in contexts)
     assert first == second
     assert len(first) == len(set(first.values())) == 4
@@ -56,23 +52,21 @@ def test_incompressible_files_are_seeded_and_all_different(root: Path) -> None:
     assert [f.stat().st_size >> 20 for f in sorted(contexts[0].disk.iterdir())] == [1, 1, 1, 2]
 
 
-def test_runs_of_a_block_share_what_is_written_and_only_they(root: Path) -> None:
-    first = made(root / "first", "file_io", {}, small_mib=1, large_mib=1, source="incompressible")
+def test_the_source_is_shared_only_within_a_block(root: Path) -> None:
+    first, _ = contract.new_run("file_io", root / "first", small_mib=1, large_mib=1)
     shared, workload = first.shared, registry.load("file_io")
     workload.prepare(first)
     (source,) = shared.iterdir()
-    source.write_bytes(b"as it was left")
+    source.write_bytes(b"unchanged")
     workload.prepare(first)
-    assert source.read_bytes() == b"as it was left"
+    assert source.read_bytes() == b"unchanged"
     workload.prepare(replace(first, seed=first.seed + 1))
     (other,) = shared.iterdir()
     assert other != source and other.stat().st_size == 5 * (1 << 20)
 
 
-def test_a_source_that_was_not_written_whole_is_not_shared(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = made(root, "file_io", {}, small_mib=1, large_mib=1, source="incompressible")
+def test_an_incomplete_source_is_not_shared(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, _ = contract.new_run("file_io", root, small_mib=1, large_mib=1)
 
     def full(_self: random.Random, _size: int) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -98,7 +92,7 @@ def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
     return put
 
 
-def test_zero_files_hold_zeros_and_each_files_seconds_are_kept_as_dd_says_them(root: Path) -> None:
+def test_zero_files_hold_zeros_and_dd_reports_are_saved(root: Path) -> None:
     sizes = {"small_files": 3, "small_mib": 1, "large_mib": 1, "source": "zero"}
     context, _ = contract.performed("file_io", root / "a", **sizes)
     assert all(not any(file.read_bytes()) for file in context.disk.iterdir())
@@ -107,14 +101,14 @@ def test_zero_files_hold_zeros_and_each_files_seconds_are_kept_as_dd_says_them(r
     assert all(line.startswith("1048576 bytes") and " copied, " in line for line in lines)
 
 
-def test_without_reading_back_nothing_comes_behind_the_large_file(root: Path) -> None:
+def test_without_read_back_only_the_writes_run(root: Path) -> None:
     sizes = {"small_mib": 1, "large_mib": 1, "read_back": False}
     _, phases = contract.performed("file_io", root / "a", **sizes)
     assert phases.names == ["write-small", "write-large"]
 
 
 @pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 3)])
-def test_a_warm_cache_has_every_file_read_before(
+def test_a_warm_cache_reads_every_file_beforehand(
     cache: str, reads: int, root: Path, spy: Spy
 ) -> None:
     notes = spy("dd")
@@ -126,7 +120,7 @@ def test_a_warm_cache_has_every_file_read_before(
     assert phases.names == ["write-small", "read-small", "write-large", "read-large"]
 
 
-def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(root: Path, spy: Spy) -> None:
+def test_warm_seconds_repeats_and_counts_all_reads(root: Path, spy: Spy) -> None:
     notes = spy("dd")
     sizes = {"small_files": 2, "small_mib": 1, "large_mib": 1}
     settings = {**sizes, "cache": "warm", "warm_seconds": 0.2}
@@ -139,7 +133,7 @@ def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(root: Path, spy:
 
 
 @pytest.mark.parametrize(("cache", "searches"), [("cold", 2), ("warm", 4)])
-def test_a_warm_cache_has_every_copy_searched_once_before(
+def test_a_warm_cache_searches_every_copy_beforehand(
     cache: str, searches: int, root: Path, assets: Assets, spy: Spy
 ) -> None:
     notes = spy("grep")
@@ -148,7 +142,7 @@ def test_a_warm_cache_has_every_copy_searched_once_before(
     assert sum(" module " in line for line in notes.read_text().splitlines()) == searches
 
 
-def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
+def test_file_io_needs_room_for_files_and_source() -> None:
     def needs(**settings: Any) -> Needs:
         sizes = {"small_files": 3, "small_mib": 10, "large_mib": 20, **settings}
         return registry.load("file_io").needs(registry.complete("file_io", sizes), {})
@@ -160,8 +154,8 @@ def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
     assert needs(source="zero", cache="warm").memory_bytes == made_up.memory_bytes
 
 
-def test_trees_need_what_they_take_unpacked(root: Path, assets: Assets) -> None:
-    """By tar's list of the archive: as much as the file system gives it, or a little more."""
+def test_trees_need_the_room_of_their_unpacked_files(root: Path, assets: Assets) -> None:
+    """The estimate is at most slightly larger than the file system's allocation."""
     for only in ("", "*/net/*"):
         sizes = registry.complete("kernel_grep", {"copies": 3, "only": only, "cache": "warm"})
         needs = registry.load("kernel_grep").needs(sizes, assets)
@@ -178,7 +172,7 @@ def test_trees_need_what_they_take_unpacked(root: Path, assets: Assets) -> None:
     assert needs.disk_bytes > archive_bytes + trees.listed(assets["kernel_tree"], "").room_bytes
 
 
-def test_a_pattern_of_members_is_no_option_of_tar(root: Path, assets: Assets) -> None:
+def test_a_pattern_of_members_is_not_read_as_an_option(root: Path, assets: Assets) -> None:
     mark, archive = root / "ran", assets["kernel_grep"]
     command = f"--to-command=touch {mark}"
     with refuses("program-failed", program="tar"):
@@ -186,7 +180,7 @@ def test_a_pattern_of_members_is_no_option_of_tar(root: Path, assets: Assets) ->
     assert not mark.exists()
 
 
-def test_an_archive_that_is_none_is_told(root: Path) -> None:
+def test_an_invalid_archive_is_refused(root: Path) -> None:
     broken = root / "broken.tar.gz"
     broken.write_bytes(b"nothing")
     with refuses("archive-unread"):
@@ -196,9 +190,7 @@ def test_an_archive_that_is_none_is_told(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("fsync", "fsync_large"), [(True, False), (False, False), (False, True)])
-def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
-    fsync: bool, fsync_large: bool, root: Path, spy: Spy
-) -> None:
+def test_fsync_applies_to_writes_only(fsync: bool, fsync_large: bool, root: Path, spy: Spy) -> None:
     notes = spy("dd")
     settings = {"small_files": 2, "small_mib": 1, "large_mib": 1}
     settings |= {"fsync": fsync, "fsync_large": fsync_large}
@@ -213,7 +205,7 @@ def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_every_phase_of_the_tree_waits_for_the_drive_if_asked_to(
+def test_sync_applies_to_every_phase_of_the_tree(
     wait: bool, root: Path, assets: Assets, spy: Spy
 ) -> None:
     notes = spy("sync")
@@ -225,7 +217,7 @@ def test_every_phase_of_the_tree_waits_for_the_drive_if_asked_to(
 @pytest.mark.parametrize(
     ("recompress", "program"), [("as-archive", "gzip"), ("xz", "xz"), ("bz2", "bzip2")]
 )
-def test_the_tree_is_packed_again_whole(
+def test_the_repacked_tree_is_complete(
     recompress: str, program: str, root: Path, assets: Assets
 ) -> None:
     if shutil.which(program) is None:
@@ -266,7 +258,7 @@ def test_grep_without_a_match_is_a_failure(root: Path, assets: Assets) -> None:
         contract.performed("kernel_grep", root / "a", assets, word="absent")
 
 
-def test_an_unknown_kind_of_archive_is_a_reason(root: Path) -> None:
+def test_an_unknown_archive_type_cannot_run(root: Path) -> None:
     archive = root / "source.rar"
     archive.touch()
     reasons = registry.load("kernel_tree").requires({}, {"kernel_tree": archive})
@@ -293,7 +285,7 @@ def binaries() -> database.Binaries:
     return binaries_here
 
 
-def test_a_server_that_cannot_start_says_why(root: Path, binaries: database.Binaries) -> None:
+def test_a_server_that_cannot_start_is_refused(root: Path, binaries: database.Binaries) -> None:
     data = root / "data"
     database.initialise(binaries, data, root / "tmp")
     (data / "ibdata1").write_bytes(b"no table space")
@@ -305,7 +297,7 @@ def test_a_server_that_cannot_start_says_why(root: Path, binaries: database.Bina
 def test_a_second_database_is_a_copy_of_the_empty_first_one(
     root: Path, binaries: database.Binaries
 ) -> None:
-    context = made(root / "run", "sql", {})
+    context, _ = contract.new_run("sql", root / "run")
     for name in ("first", "second"):
         data, temporary = context.disk / name, context.disk / f"{name}-tmp"
         database.provide(binaries, data, temporary, context.shared)
@@ -320,7 +312,7 @@ def test_a_second_database_is_a_copy_of_the_empty_first_one(
         binaries = replace(binaries, install=Path("/bin/false"))
 
 
-def test_a_place_the_server_cannot_enter_is_named(root: Path, binaries: database.Binaries) -> None:
+def test_a_folder_closed_to_the_server_is_named(root: Path, binaries: database.Binaries) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives the data to another user")
     root.chmod(0o700)
@@ -345,8 +337,8 @@ needs_mplayer = pytest.mark.skipif(not programs.find("mplayer"), reason="mplayer
         ("telecine.mpg", 25),
     ],
 )
-def test_a_second_is_a_second_of_any_clip(clip: str, frames: int, root: Path) -> None:
-    """Whatever counts its frames: none, fields, a variable rate, stamps that begin at 100 s."""
+def test_any_clip_is_cut_to_one_second(clip: str, frames: int, root: Path) -> None:
+    """Clips without frame counts, with fields, variable rates, or stamps from 100 s on."""
     _, phases = contract.performed("video", root / "a", {"clip": CLIPS / clip}, seconds=1)
     (work,) = phases.works
     assert work.planned["frames"] == work.reported["frames"] == frames
@@ -357,8 +349,8 @@ def test_a_second_is_a_second_of_any_clip(clip: str, frames: int, root: Path) ->
 
 
 @needs_mplayer
-def test_what_no_second_of_a_clip_needs_is_not_counted(root: Path) -> None:
-    """What follows the film is skipped, by the player and by the count."""
+def test_bytes_after_the_played_part_are_not_counted(root: Path) -> None:
+    """Player and count skip data after the film."""
     clip = root / "clip.mp4"
     size_bytes = 1 << 22
     box = size_bytes.to_bytes(4, "big") + b"free" + bytes(size_bytes - 8)
@@ -385,7 +377,7 @@ def test_what_no_second_of_a_clip_needs_is_not_counted(root: Path) -> None:
         ),
     ],
 )
-def test_a_clip_that_cannot_be_played_as_asked_is_a_failure(
+def test_an_unplayable_clip_fails(
     root: Path, clip: str, settings: dict[str, Any], failure: Refusal
 ) -> None:
     with failure:

@@ -1,4 +1,4 @@
-"""The disk workloads that run fio: what it is told, what is counted, what is left out."""
+"""Workloads with fio: its options, its counts, omissions, and its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,16 +36,10 @@ with_fio = pytest.mark.skipif(
 )
 
 
-def made(root: Path, name: str, **settings: Any) -> tuple[Context, contract.Phases]:
-    recorded = contract.Phases()
-    values = registry.complete(name, settings)
-    return contract.context_for(root, recorded, {}, values), recorded
-
-
 @pytest.fixture
 def laid(root: Path) -> tuple[Context, Path]:
     """Provide a run of `access_patterns`, and its file of zeros."""
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    context, _ = contract.new_run("access_patterns", root / "a", file_mib=4)
     (context.disk / "file").write_bytes(bytes(4 * MIB))
     return context, context.disk / "file"
 
@@ -67,8 +60,8 @@ def report(**changes: object) -> str:
     return json.dumps({"jobs": [job]})
 
 
-def test_the_papers_accesses_are_what_fio_is_told(root: Path) -> None:
-    context, _ = made(root, "access_patterns")
+def test_fio_gets_the_papers_accesses(root: Path) -> None:
+    context, _ = contract.new_run("access_patterns", root)
     commands = {
         (way, order): fio.command(
             Path("file"), access_patterns.job(context, way, order), context.seed
@@ -89,8 +82,8 @@ def test_the_papers_accesses_are_what_fio_is_told(root: Path) -> None:
 
 def test_bytes_and_operations_are_those_of_fios_report() -> None:
     assert fio.counted(report()).amounts == {"bytes": 4096, "operations": 2}
-    both = {"io_bytes": 512, "total_ios": 1}
-    assert fio.counted(report(write=both)).amounts == {"bytes": 4608, "operations": 3}
+    side = {"io_bytes": 512, "total_ios": 1}
+    assert fio.counted(report(write=side)).amounts == {"bytes": 4608, "operations": 3}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +96,7 @@ def test_bytes_and_operations_are_those_of_fios_report() -> None:
         (report(read={"io_bytes": 0, "total_ios": 0}), refuses("fio-moved-nothing")),
     ],
 )
-def test_a_report_that_says_nothing_is_an_error(output: str, message: Refusal) -> None:
+def test_an_invalid_fio_report_is_refused(output: str, message: Refusal) -> None:
     with message:
         fio.counted(output)
 
@@ -117,7 +110,7 @@ def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
     assert list(sizes) == sorted(sizes)
 
 
-def test_room_is_the_file_and_memory_what_is_in_flight() -> None:
+def test_fio_needs_room_for_the_file_and_memory_for_requests() -> None:
     values = registry.complete("block_sizes", {})
     needs = registry.load("block_sizes").needs(values, {})
     assert (needs.disk_bytes, needs.memory_bytes) == (256 * MIB, 4 * 64 * MIB)
@@ -129,7 +122,7 @@ def test_room_is_the_file_and_memory_what_is_in_flight() -> None:
 def test_the_file_is_seeded_and_cannot_be_compressed(root: Path) -> None:
     contents = []
     for side, seed in (("a", 7), ("b", 7), ("c", 8)):
-        context, _ = made(root / side, "access_patterns", file_mib=4)
+        context, _ = contract.new_run("access_patterns", root / side, file_mib=4)
         registry.load("access_patterns").prepare(replace(context, seed=seed))
         (file,) = context.disk.iterdir()
         contents.append(file.read_bytes())
@@ -140,7 +133,7 @@ def test_the_file_is_seeded_and_cannot_be_compressed(root: Path) -> None:
 @with_fio
 def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
     settings = {"file_mib": 4, "passes": 3, "random_mib": 1, "random_seconds": 0.0}
-    context, recorded = made(root / "a", "access_patterns", **settings)
+    context, recorded = contract.new_run("access_patterns", root / "a", **settings)
     workload = registry.load("access_patterns")
     workload.prepare(context)
     (file,) = context.disk.iterdir()
@@ -157,13 +150,13 @@ def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
         "read-random": {"bytes": MIB, "operations": 256},
     }
     for name in recorded.names:
-        kept = (context.kept / f"{name}.json").read_text()
-        assert fio.counted(kept).amounts == moved[name]
+        saved_report = (context.kept / f"{name}.json").read_text()
+        assert fio.counted(saved_report).amounts == moved[name]
 
 
 @with_fio
 @pytest.mark.parametrize("fresh", [True, False])
-def test_only_fresh_data_cannot_be_made_smaller(fresh: bool, root: Path) -> None:
+def test_only_fresh_data_is_incompressible(fresh: bool, root: Path) -> None:
     settings = {"file_mib": 4, "random_mib": 4, "random_seconds": 0.0, "fresh": fresh}
     context, _ = contract.performed("access_patterns", root / "a", **settings)
     (file,) = context.disk.iterdir()
@@ -178,19 +171,19 @@ def test_a_random_phase_ends_in_time(root: Path) -> None:
 
 
 @with_fio
-def test_sizes_that_direct_io_cannot_have_are_left_out_with_the_reason(
+def test_sizes_unfit_for_direct_io_are_left_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fio, "direct_bytes", lambda _path: 4096)
     settings = {"file_mib": 1, "steps": "512,4096", "seconds": 0.1, "access_bytes": 512}
     _, recorded = contract.performed("block_sizes", root / "a", **settings)
     assert recorded.names == ["write.4096B", "read.4096B", "burst.read"]
-    assert [what for what, _ in recorded.left_out] == ["write.512B, read.512B", "access.read"]
+    assert [parts for parts, _ in recorded.left_out] == ["write.512B, read.512B", "access.read"]
     assert all("multiples of 4096 B, which 512 B is not" in why for _, why in recorded.left_out)
 
 
 @with_fio
-def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None:
+def test_small_steps_repeat_until_the_time_is_over(root: Path) -> None:
     settings = {"file_mib": 1, "steps": "393216", "seconds": 0.3, "engine": "psync", "depth": 1}
     _, recorded = contract.performed("block_sizes", root / "a", **settings)
     assert recorded.names == ["write.393216B", "read.393216B", "access.read", "burst.read"]
@@ -201,7 +194,7 @@ def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None
 
 
 @with_fio
-def test_a_phase_has_none_of_fios_start(laid: tuple[Context, Path]) -> None:
+def test_a_held_fio_waits_before_its_first_request(laid: tuple[Context, Path]) -> None:
     with holding(laid, fio.Job("read", 4096, 4096)) as held:
         for _ in range(20):  # it waits, however long we do
             assert held._process.poll() is None
@@ -212,7 +205,7 @@ def test_a_phase_has_none_of_fios_start(laid: tuple[Context, Path]) -> None:
 
 @with_fio
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_fio_that_dies_is_an_error_with_its_last_words(
+def test_a_failing_fio_is_an_error_with_its_message(
     when: str, root: Path, laid: tuple[Context, Path]
 ) -> None:
     if when == "before":
@@ -242,7 +235,7 @@ def test_a_phase_ends_when_all_is_written(laid: tuple[Context, Path]) -> None:
 
 
 @with_fio
-def test_a_fio_that_is_killed_while_it_is_held_is_an_error(laid: tuple[Context, Path]) -> None:
+def test_killing_a_held_fio_is_an_error(laid: tuple[Context, Path]) -> None:
     with holding(laid, fio.Job("read", 4096, 4096)) as held:
         programs.kill_group(held._process)
         with refuses("fio-failed", status=-9, reason="it printed no reason"):
@@ -250,7 +243,7 @@ def test_a_fio_that_is_killed_while_it_is_held_is_an_error(laid: tuple[Context, 
 
 
 @with_fio
-def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(laid: tuple[Context, Path]) -> None:
+def test_a_working_fio_is_killed_with_the_run(laid: tuple[Context, Path]) -> None:
     _, file = laid
     job = fio.Job("read", 4096, MIB, seconds=600, repeat=True)
     with pytest.raises(KeyError), holding(laid, job) as held:
@@ -262,7 +255,7 @@ def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(laid: tuple[Context, P
 
 
 @with_fio
-def test_a_held_fio_ends_with_whoever_holds_it(laid: tuple[Context, Path]) -> None:
+def test_a_held_fio_ends_with_its_parent(laid: tuple[Context, Path]) -> None:
     context, file = laid
     argv = fio.command(file, fio.Job("read", 4096, 4096), context.seed)
     parent = subprocess.Popen(
@@ -277,7 +270,7 @@ def test_a_held_fio_ends_with_whoever_holds_it(laid: tuple[Context, Path]) -> No
     wait_until(lambda: not contract.processes_using(file))
 
 
-def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
+def test_direct_bytes_finds_the_unit_of_direct_io(root: Path) -> None:
     file = root / "file"
     file.write_bytes(bytes(MIB))
     assert fio.direct_bytes(file) in fio.ALIGNMENTS
@@ -285,10 +278,10 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
         fio.direct_bytes(Path("/proc/self/stat"))
 
 
-def test_the_access_time_is_of_the_file_or_of_the_volume_below_it(root: Path) -> None:
-    context, _ = made(root / "a", "block_sizes", file_mib=3, steps="65536")
+def test_access_area_is_the_file_or_its_volume(root: Path) -> None:
+    context, _ = contract.new_run("block_sizes", root / "a", file_mib=3, steps="65536")
     assert block_sizes.access_area(context) == (context.disk / "test-file", 3 * MIB)
-    context, _ = made(root / "b", "block_sizes", access_area="volume")
+    context, _ = contract.new_run("block_sizes", root / "b", access_area="volume")
     try:
         path, size = block_sizes.access_area(context)
     except WorkloadError as reason:  # in a container its device is not there
@@ -299,7 +292,7 @@ def test_the_access_time_is_of_the_file_or_of_the_volume_below_it(root: Path) ->
         assert size > shutil.disk_usage(context.disk).used
 
 
-def test_what_reads_is_told_to_write_nothing() -> None:
+def test_reading_jobs_are_readonly() -> None:
     for pattern, read_only in (("read", True), ("randread", True), ("write", False)):
         argv = fio.command(Path("/dev/x"), fio.Job(pattern, 4096, MIB), 1)
         assert ("--readonly" in argv) is read_only

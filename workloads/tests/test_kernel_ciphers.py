@@ -1,4 +1,4 @@
-"""Which ciphers are measured, and that the answers by which they are checked are right."""
+"""Rows of the kernel's ciphers, and the known answers that check them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(**settings: Any) -> list[str]:
     return [row.name for row in kernel_ciphers.planned(values)]
 
 
-def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
+def test_rows_are_ciphers_by_mode_and_size_then_cascades() -> None:
     assert rows(ciphers="aes,serpent", cascades="aes-serpent") == [
         *("aes-xts-128", "aes-xts-256", "aes-cbc-128", "aes-cbc-256"),
         *("serpent-xts-128", "serpent-xts-256", "serpent-cbc-128", "serpent-cbc-256"),
@@ -40,7 +40,7 @@ def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
 
 
 def gcrypt_block(name: str, bits: int, key: bytes, block: bytes) -> bytes:
-    """One block encrypted by libgcrypt."""
+    """Return one block encrypted by libgcrypt."""
     try:
         library = ctypes.CDLL("libgcrypt.so.20")
     except OSError:
@@ -67,7 +67,7 @@ def test_the_published_answers_are_those_of_another_library(name: str, bits: int
     assert gcrypt_block(name, bits, key, block) == answer
 
 
-def test_the_modes_definitions_give_what_another_library_gives() -> None:
+def test_xts_and_cbc_agree_with_another_library() -> None:
     ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
     from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
@@ -96,7 +96,7 @@ def test_the_modes_definitions_give_what_another_library_gives() -> None:
     ("level", "message"),
     [(None, ""), ("0\n", ""), ("1\n", "restrict to 0, it is 1"), ("2\n", "restrict to 0, it is 2")],
 )
-def test_a_kernel_that_keeps_its_ciphers_to_itself_is_told(
+def test_a_kernel_that_restricts_ciphers_is_reported(
     level: str | None, message: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = root / "restrict"
@@ -106,7 +106,7 @@ def test_a_kernel_that_keeps_its_ciphers_to_itself_is_told(
     assert message in child.restriction() and bool(message) == bool(child.restriction())
 
 
-def test_the_driver_is_the_one_the_kernel_would_take() -> None:
+def test_driver_has_the_highest_priority() -> None:
     crypto = (
         "name         : cbc(aes)\ndriver       : cbc-aes-generic\npriority     : 100\n\n"
         "name         : cbc(aes)\ndriver       : cbc-aes-aesni\npriority     : 400\n\n"
@@ -116,7 +116,7 @@ def test_the_driver_is_the_one_the_kernel_would_take() -> None:
     assert child.driver("xts(serpent)", crypto) == ""
 
 
-def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
+def test_ciphers_that_this_kernel_lacks_are_left_out(root: Path) -> None:
     workload = registry.load("kernel_ciphers")
     if reasons := workload.requires({}, {}):
         pytest.skip(" ".join(reasons))
@@ -125,10 +125,10 @@ def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
         "kernel_ciphers", root / "a", **settings, cascades="aes-absent"
     )
     assert recorded.names == [f"aes-cbc-128.{direction}" for direction in DIRECTIONS]
-    assert [what for what, _ in recorded.left_out] == ["absent-cbc-128", "aes-absent-xts-256"]
+    assert [parts for parts, _ in recorded.left_out] == ["absent-cbc-128", "aes-absent-xts-256"]
 
 
-def test_all_cpus_are_as_many_threads_as_there_may_be() -> None:
+def test_zero_threads_means_all_allowed_cpus() -> None:
     values = registry.complete("kernel_ciphers", {"threads": 0, "request_kib": 16})
     assert kernel_ciphers.threads(values) == len(os.sched_getaffinity(0))
     assert kernel_ciphers.threads(registry.complete("kernel_ciphers", {"threads": 3})) == 3
@@ -145,6 +145,6 @@ def test_the_steps_of_all_threads_are_counted_and_run_at_once() -> None:
             together.wait()  # breaks, and fails the test, where they run one after the other
         counts[number] += 1
 
-    done = serving.for_seconds([partial(step, number) for number in range(3)], 0.05)
-    assert done["steps"] == sum(counts)
+    result = serving.for_seconds([partial(step, number) for number in range(3)], 0.05)
+    assert result["steps"] == sum(counts)
     assert min(counts) >= 1

@@ -1,4 +1,4 @@
-"""Which keys are derived, that they are right, and what is said of those that cannot be."""
+"""Derived keys: costs, known answers, missing libraries."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_both_libraries_derive_the_same_key() -> None:
 
 
 def test_a_wrong_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = KNOWN["pbkdf2"]["sha256"]
-    monkeypatch.setitem(known, "iterations", known["iterations"] + 1)
+    example = KNOWN["pbkdf2"]["sha256"]
+    monkeypatch.setitem(example, "iterations", example["iterations"] + 1)
     with refuses("wrong-known-answer", function="sha256", derived="2d412f896e76685e"):
         child.prepare(job("sha256"))
 
@@ -86,7 +86,7 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
     assert workload.needs(values, {}).memory_bytes == 0
 
 
-def test_what_veracrypt_lacks_on_a_system_disk_is_left_out(root: Path) -> None:
+def test_argon2id_on_a_system_disk_is_left_out(root: Path) -> None:
     settings = {"functions": "argon2id", "system": True, "argon2id": "t1-m64KiB-p1", "seconds": 0.0}
     _, recorded = contract.performed("key_derivation", root / "a", **settings)
     assert recorded.left_out[0][0] == "VeraCrypt's argon2id for a system disk"

@@ -1,4 +1,4 @@
-"""Lists in parameters: commas between, spaces around them do no harm, each word once."""
+"""Lists in parameters: separated by commas, stripped, each word once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contract.tests.refusal import refuses
 from workloads import lists, registry
 
 
-def test_words_are_divided_by_commas_alone() -> None:
+def test_words_are_separated_by_commas_only() -> None:
     assert lists.words("cbc, ecb ,cbc,,") == ["cbc", "ecb"]
     assert lists.words(" , ") == []
     assert lists.words("a b") == ["a b"]
@@ -26,7 +26,7 @@ def test_numbers_may_have_names_and_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_what_looks_like_a_list_is_declared_as_one(name: str) -> None:
+def test_a_default_with_commas_is_declared_as_list(name: str) -> None:
     for parameter in registry.load(name).parameters:
         if isinstance(parameter.default, str) and "," in parameter.default:
             assert parameter.several, parameter.name

@@ -1,4 +1,4 @@
-"""Programs are run quietly, their failures told in one sentence, and none is left running."""
+"""Programs run without output, fail with one sentence, and leave no process running."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def test_output_passes_through_pipes() -> None:
     assert programs.run(["printf", "b\\na\\n"], ["sort"], ["head", "-n1"]) == "a\n"
 
 
-def test_programs_speak_the_c_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_run_in_the_c_locale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     assert programs.run(["sh", "-c", "echo $LC_ALL"]) == "C\n"
 
 
-def test_a_failure_anywhere_in_a_pipe_carries_the_last_words() -> None:
+def test_a_failure_in_a_pipe_has_its_last_message() -> None:
     with refuses("program-failed", program="sh", status="(status 4)", reason="second"):
         programs.run(["sh", "-c", "echo first >&2; echo second >&2; exit 4"], ["cat"])
 
 
-def test_words_on_standard_output_do_where_standard_error_is_silent() -> None:
+def test_standard_output_is_the_reason_without_standard_error() -> None:
     with refuses("program-failed", program="sh", status="(status 1)", reason="FATAL: no"):
         programs.run(["sh", "-c", "echo FATAL: no; exit 1"])
     with refuses("program-failed", reason="it printed no reason"):
         programs.run(["false"])
 
 
-def test_a_killed_program_and_a_missing_one_are_told_apart() -> None:
+def test_a_killed_and_a_missing_program_differ() -> None:
     with refuses("program-failed", status="(signal 9)"):
         programs.run(["sh", "-c", "kill -9 $$"])
     with refuses("not-started", program="nonesuch"):
@@ -64,7 +64,7 @@ def test_a_reader_that_stops_early_ends_the_writer() -> None:
         programs.run(["yes"], ["head", "-n1"])
 
 
-def test_too_long_a_run_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_timeout_kills_the_program_with_its_children(tmp_path: Path) -> None:
     file = tmp_path / "followed"
     file.touch()
     with refuses("not-done", program="sh", timeout_s=0.5):
@@ -78,7 +78,7 @@ def test_settings_go_to_the_given_home(tmp_path: Path) -> None:
     assert (tmp_path / "settings").exists()
 
 
-def test_a_script_runs_all_in_turn_as_often_as_asked_until_one_fails(tmp_path: Path) -> None:
+def test_a_script_runs_all_rounds_until_one_fails(tmp_path: Path) -> None:
     out = tmp_path / "a file"
     say = ["sh", "-c", 'echo "$1" >>"$0"', str(out)]
     programs.run(programs.script(tmp_path / "twice", [[*say, "one"], [*say, "$(two)"]], rounds=2))
@@ -91,7 +91,7 @@ def test_a_script_runs_all_in_turn_as_often_as_asked_until_one_fails(tmp_path: P
     assert out.read_text() == "one\n"
 
 
-def test_a_held_program_begins_at_the_word_and_is_then_like_any_other(tmp_path: Path) -> None:
+def test_a_held_program_begins_at_go(tmp_path: Path) -> None:
     with programs.held(["sh", "-c", f"touch {tmp_path}/begun; echo b; echo a"], ["sort"]) as go:
         time.sleep(0.1)
         assert list(tmp_path.iterdir()) == []
@@ -99,7 +99,7 @@ def test_a_held_program_begins_at_the_word_and_is_then_like_any_other(tmp_path: 
     assert list(tmp_path.iterdir()) == [tmp_path / "begun"]
 
 
-def test_a_held_program_reads_nothing_and_says_why_it_failed(tmp_path: Path) -> None:
+def test_a_held_program_reads_nothing_and_reports_failures(tmp_path: Path) -> None:
     with programs.held(["cat"]) as go:
         assert go() == ""
     fails = "echo why >&2; exit 3"
@@ -119,7 +119,7 @@ def test_a_held_program_reads_nothing_and_says_why_it_failed(tmp_path: Path) -> 
         pass
 
 
-def test_a_held_program_that_never_gets_the_word_is_ended(tmp_path: Path) -> None:
+def test_a_held_program_without_go_is_killed(tmp_path: Path) -> None:
     mark = tmp_path / "begun"
     with programs.held(["touch", mark]), programs.held(["tail", "-f", tmp_path]):
         pass
@@ -127,7 +127,7 @@ def test_a_held_program_that_never_gets_the_word_is_ended(tmp_path: Path) -> Non
     assert processes_using(tmp_path) == []
 
 
-def test_a_held_program_that_is_killed_before_the_word_is_told() -> None:
+def test_a_held_program_killed_before_go_is_an_error() -> None:
     with programs.held(["true"]) as go:
         children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
         os.kill(int(children.split()[-1]), signal.SIGKILL)
@@ -135,7 +135,7 @@ def test_a_held_program_that_is_killed_before_the_word_is_told() -> None:
             go()
 
 
-def test_a_held_program_ends_with_whoever_holds_it(tmp_path: Path) -> None:
+def test_a_held_program_ends_with_its_parent(tmp_path: Path) -> None:
     mark = tmp_path / "begun"
     code = f"""
 import os

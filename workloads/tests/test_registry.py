@@ -1,4 +1,4 @@
-"""Names and parameters are checked before anything runs, with a way out in the message."""
+"""Names and parameters are checked before anything runs, with a remedy in the message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads.base import WorkloadError
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_a_workload_carries_the_name_it_is_registered_under(name: str) -> None:
+def test_a_workload_has_its_registered_name(name: str) -> None:
     workload = registry.load(name)
     assert workload.name == name
     assert workload.summary
@@ -37,7 +37,7 @@ def test_parameters_are_declared_completely(name: str) -> None:
     assert registry.complete(name, {}) == {p.name: p.default for p in parameters}
 
 
-def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
+def test_an_unknown_workload_is_refused_with_the_nearest_name() -> None:
     with refuses("unknown-name", nearest="did you mean kernel_grep?"):
         registry.load("kernelgrep")
     with refuses("unknown-name", name="qqqq"):
@@ -108,7 +108,7 @@ def test_bad_parameters_are_refused_in_one_sentence(
         ("video", {"decoder": "a b"}, refuses("invalid-name", parameter="decoder")),
     ],
 )
-def test_what_a_workload_cannot_do_is_refused_when_the_plan_is_made(
+def test_values_that_a_workload_rejects_are_refused_at_planning(
     name: str, settings: dict[str, Json], says: Refusal
 ) -> None:
     with says:
@@ -125,7 +125,7 @@ def test_what_a_workload_cannot_do_is_refused_when_the_plan_is_made(
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_every_number_of_a_workload_has_a_most(name: str, parameter: Parameter) -> None:
+def test_every_number_of_a_workload_has_a_maximum(name: str, parameter: Parameter) -> None:
     assert parameter.minimum < parameter.most <= 2**30
     for beyond in (parameter.most + 1, 10**15):
         with refuses("parameter-maximum", maximum=parameter.most):
@@ -137,7 +137,7 @@ def test_whole_numbers_of_seconds_become_floats() -> None:
     assert value == 3 and type(value) is float
 
 
-def test_workloads_load_lazily_and_need_the_standard_library_alone() -> None:
+def test_workloads_load_lazily_with_the_standard_library_only() -> None:
     code = (
         "import sys; from workloads import registry; "
         "assert not [m for m in sys.modules if m == 'workloads.sql'], 'not lazy'; "
@@ -157,7 +157,7 @@ def test_workloads_load_lazily_and_need_the_standard_library_alone() -> None:
     )
 
 
-def test_a_workload_is_described_with_all_it_may_be_told_and_what_is_missing(
+def test_describe_prints_parameters_and_missing_programs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -174,7 +174,7 @@ def test_a_workload_is_described_with_all_it_may_be_told_and_what_is_missing(
     assert all(f"\n{name}: " in f"\n{message}" for name in registry.names())
 
 
-def test_describing_speaks_plainly_of_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_describe_refuses_unknown_workloads(capsys: pytest.CaptureFixture[str]) -> None:
     assert describe.main(["kernelgrep"]) == 1
     assert "fde: There is no workload called 'kernelgrep'; did you mean" in capsys.readouterr().err
     assert describe.main([]) == 2

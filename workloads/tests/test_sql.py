@@ -1,4 +1,4 @@
-"""What `sql` asks for, what server and sysbench do of it, and what the account says."""
+"""The workload `sql`: effects of changed servers and sysbench on its account."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sysbench_reports_are_read_and_errors_void() -> None:
             sql.reported(broken, "x")
 
 
-def test_clients_that_write_need_rows_enough() -> None:
+def test_many_writing_clients_need_many_rows() -> None:
     crowd = {"rows": 100, "threads": 8}
     with refuses("too-few-rows", rows=100, threads=8, least=80_000):
         registry.complete("sql", {**crowd, "script": "read-write"})
@@ -56,9 +56,7 @@ def test_clients_that_write_need_rows_enough() -> None:
 
 
 @pytest.mark.parametrize(("rows", "events"), [(100, 3), (2000, 60), (10_000, 1000), (60_000, 50)])
-def test_the_least_that_cold_queries_read_is_less_than_what_chance_gives(
-    rows: int, events: int
-) -> None:
+def test_touched_bytes_is_below_simulated_reads(rows: int, events: int) -> None:
     rows_a_page = 71  # of sysbench's, on a page of 16 KiB that is filled to 15/16
     for seed in range(20):
         chance = random.Random(seed)
@@ -79,17 +77,15 @@ def place() -> Iterator[Path]:
 
 
 def performed(place: Path, name: str, **settings: Any) -> tuple[Context, contract.Phases]:
-    phases = contract.Phases()
-    values = registry.complete("sql", {**SIZES, **settings})
-    context = contract.context_for(place / name, phases, {}, values)
+    context, phases = contract.new_run("sql", place / name, **{**SIZES, **settings})
     contract.perform(registry.load("sql"), replace(context, shared=place / "shared"))
     return context, phases
 
 
 def differences(phases: contract.Phases) -> set[tuple[str, str, str]]:
-    """Return phase, cause and unit of what voids a run.
+    """Return phase, cause and unit of each difference that voids a run.
 
-    The server's own count of what it read stands for the disk's: here others use the disk as well.
+    The server's count of read bytes replaces the disk's, because others use the disk here as well.
     """
     documents = [
         replace(
@@ -139,7 +135,7 @@ COLD = {("query-cold", "disk-read-less", "bytes")}
 
 
 def install(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a program before the one of that name; `REAL` in its text is that one."""
+    """Put a program before the one of that name; `REAL` in its text is the original."""
     real = shutil.which(name) or str(database.find("mariadb").server)  # type: ignore[union-attr]
     program(folder / name, text.replace("REAL", real))
     monkeypatch.setenv("PATH", str(folder), prepend=":")
@@ -155,7 +151,7 @@ def install(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch)
         ("*run", "--events=61", EVENTS),
     ],
 )
-def test_a_sysbench_that_does_something_else_voids(
+def test_a_sysbench_with_other_options_voids_the_run(
     steps: str,
     option: str,
     expected: set[tuple[str, str, str]],
@@ -173,7 +169,7 @@ def test_a_sysbench_that_does_something_else_voids(
     assert differences(phases) == expected
 
 
-def test_a_report_of_what_was_not_done_is_held_against_the_servers_count(
+def test_a_false_sysbench_report_voids_the_run(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = REPORT.format(0, 0).replace(" 1000 ", " 960 ").replace(" 50 ", " 60 ")
@@ -184,7 +180,7 @@ def test_a_report_of_what_was_not_done_is_held_against_the_servers_count(
     assert differences(phases) == counted | COLD
 
 
-def test_a_server_that_loads_its_pool_back_is_not_cold(
+def test_a_server_with_a_loaded_pool_is_not_cold(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = "--innodb-buffer-pool-load-at-startup=ON --innodb-buffer-pool-dump-at-shutdown=ON"
@@ -194,7 +190,7 @@ def test_a_server_that_loads_its_pool_back_is_not_cold(
     assert differences(phases) == COLD
 
 
-def test_what_a_server_falls_back_to_is_left_out_with_its_reason(
+def test_a_servers_fallbacks_are_recorded_with_reasons(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = "echo 'create_uring failed: falling back to libaio' >&2"
@@ -206,7 +202,7 @@ def test_what_a_server_falls_back_to_is_left_out_with_its_reason(
         assert len([reason for reason in reasons if word in reason]) == 1, reasons
 
 
-def test_errors_that_sysbench_passes_over_void_the_run(
+def test_ignored_errors_of_sysbench_void_the_run(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "ROWS_PER_CLIENT", 1)

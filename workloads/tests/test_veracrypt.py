@@ -10,7 +10,7 @@ from workloads.key_derivation import Argon2
 
 
 @pytest.mark.parametrize("hash_name", key_derivation.DEFAULTS)
-def test_the_papers_counts_come_out(hash_name: str) -> None:
+def test_iterations_match_the_papers_counts(hash_name: str) -> None:
     default = 655_331 if hash_name == "ripemd160" else 500_000
     assert key_derivation.iterations(hash_name) == default  # figure 3
     assert key_derivation.iterations(hash_name, 9999) == 10_014_000  # figure 4
