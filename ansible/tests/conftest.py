@@ -125,16 +125,16 @@ class Controller:
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
         """Return a command in the root of the sources; its output is shown where a test fails."""
-        done = subprocess.run(
+        result = subprocess.run(
             argv, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False
         )
-        print(done.stdout, done.stderr)
-        return done
+        print(result.stdout, result.stderr)
+        return result
 
     @staticmethod
-    def recap(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    def recap(result: subprocess.CompletedProcess[str]) -> dict[str, int]:
         """Return the counts of a play's last line."""
-        line = done.stdout.split("PLAY RECAP")[-1]
+        line = result.stdout.split("PLAY RECAP")[-1]
         return {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", line)}
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -151,8 +151,8 @@ def controller(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Controller
 @pytest.fixture(scope="session")
 def provisioned(controller: Controller) -> Controller:
     """Provide the same after a play of site.yml."""
-    done = controller.play("site.yml")
-    assert done.returncode == 0, "site.yml failed; its output stands above"
+    result = controller.play("site.yml")
+    assert result.returncode == 0, "site.yml failed; its output stands above"
     return controller
 
 
@@ -167,8 +167,8 @@ def two_hosts(
         for layout in labs:
             lifecycle.up(layout, print, lifecycle.LabOptions())
         controller = Controller(lab_directory, build, inventory="ansible/inventory/two-labs")
-        done = controller.play("site.yml")
-        assert done.returncode == 0, "site.yml failed; see its output above"
+        result = controller.play("site.yml")
+        assert result.returncode == 0, "site.yml failed; see its output above"
         yield controller
     finally:
         for layout in labs:
@@ -250,13 +250,13 @@ def suite(
     del witness
     out = tmp_path_factory.mktemp("suites")
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
-    done = provisioned.python(
+    result = provisioned.python(
         "controller",
         *("run", "--suite", "micro", "--blocks", "1", "--out", str(out), *place),
         *("--configurations", ",".join(CONFIGURATIONS)),
     )
-    assert done.returncode == 0, "the suite failed; its output stands above"
+    assert result.returncode == 0, "the suite failed; its output stands above"
     (folder,) = out.iterdir()
-    done = provisioned.python("controller", "report", str(folder))
-    assert done.returncode == 0, "the report failed; its output stands above"
+    result = provisioned.python("controller", "report", str(folder))
+    assert result.returncode == 0, "the report failed; its output stands above"
     return folder

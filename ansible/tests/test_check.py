@@ -50,19 +50,19 @@ def copied(folder: Path, **hosts: dict[str, Any]) -> Path:
     return inventory
 
 
-def words(done: subprocess.CompletedProcess[str]) -> str:
+def words(result: subprocess.CompletedProcess[str]) -> str:
     """Everything it printed on one line, for sentences are wrapped."""
-    text = done.stdout + done.stderr
+    text = result.stdout + result.stderr
     assert "Traceback" not in text
     assert not any(secret in text for secret in SECRETS.values())
     return " ".join(text.split())
 
 
-def failures(done: subprocess.CompletedProcess[str]) -> dict[str, list[tuple[str, str]]]:
+def failures(completed: subprocess.CompletedProcess[str]) -> dict[str, list[tuple[str, str]]]:
     """Return the failed checks of each host and their causes, from the document of --json."""
-    words(done)
-    assert done.returncode == 1
-    result = schema.read(CheckResult, json.loads(done.stdout))
+    words(completed)
+    assert completed.returncode == 1
+    result = schema.read(CheckResult, json.loads(completed.stdout))
     return {
         host.host: [
             (outcome.code, str(outcome.facts.get("cause", "")))
@@ -74,9 +74,9 @@ def failures(done: subprocess.CompletedProcess[str]) -> dict[str, list[tuple[str
 
 
 def test_the_example_is_shown_disk_by_disk_though_its_host_does_not_answer(tmp_path: Path) -> None:
-    done = check("ansible/inventory/hardware.example", tmp_path)
-    printed = words(done)
-    assert done.returncode == 1
+    result = check("ansible/inventory/hardware.example", tmp_path)
+    printed = words(result)
+    assert result.returncode == 1
     for role, number in (("plain", 1), ("sed", 2)):
         assert f"disk {role}" in printed
         assert _disks()[role]["by_id"] in printed

@@ -136,14 +136,14 @@ def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
         **ASSUMED,
         "electricity_price_per_kwh": 0.12,
     }
-    more = {
+    further_variables = {
         "discount_rate": 0,
         "grid_g_co2_per_kwh": None,
         "after_work": "idle",
         "duty": {"sql": 40, "video": "0.5"},
         "ranges": {"life_years": [3, 7], "discount_rate": [0, 0.1], "runs_per_day": None},
     }
-    assumptions = resolve(changed("assumptions", {**ASSUMED, **more})).assumptions
+    assumptions = resolve(changed("assumptions", {**ASSUMED, **further_variables})).assumptions
     assert assumptions["discount_rate"] == 0
     assert assumptions["after_work"] == "idle"
     assert "grid_g_co2_per_kwh" not in assumptions
@@ -358,7 +358,7 @@ def errors() -> list[str]:
     text = (ROLES / "target_spec" / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
     cases = [given_with(), *(given_with(**changes) for changes, _ in WRONG_TYPES)]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", VALIDATE],
         input=json.dumps([options, *cases]),
         cwd="/",
@@ -366,7 +366,7 @@ def errors() -> list[str]:
         text=True,
         check=True,
     )
-    return ["; ".join(messages) for messages in json.loads(done.stdout)]
+    return ["; ".join(messages) for messages in json.loads(result.stdout)]
 
 
 def test_the_types_let_the_given_one_pass(errors: list[str]) -> None:
@@ -390,15 +390,15 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
 def test_secrets_beside_the_hosts_are_no_inventory(tmp_path: Path, content: str) -> None:
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {target: }}\n", encoding="utf-8")
     (tmp_path / "secrets.json").write_text(content, encoding="utf-8")
-    done = subprocess.run(
+    result = subprocess.run(
         [Path(sys.executable).with_name("ansible-inventory"), "-i", tmp_path, "--list"],
         env=dict(os.environ, ANSIBLE_CONFIG=str(ROLES.parent / "ansible.cfg")),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout)["targets"]["hosts"] == ["target"]
-    assert "WARNING" not in done.stderr
+    assert json.loads(result.stdout)["targets"]["hosts"] == ["target"]
+    assert "WARNING" not in result.stderr
 
 
 def test_a_list_of_disks_makes_a_configuration_on_each() -> None:
@@ -423,9 +423,9 @@ def test_a_list_of_disks_makes_a_configuration_on_each() -> None:
 def test_a_configuration_may_have_its_own_file_system() -> None:
     xfs = {"type": "xfs", "options": ["-f"], "mount_options": "noatime"}
     stack = {"name": "plain-xfs", "kind": "plain", "disk": "plain", "filesystem": xfs}
-    (made,) = resolve({**GIVEN, "configurations": [stack]}).configurations
-    assert made.filesystem == Filesystem("xfs", ("-f",), "noatime")
-    assert inventory.words(made) == "plain, xfs"
+    (configuration,) = resolve({**GIVEN, "configurations": [stack]}).configurations
+    assert configuration.filesystem == Filesystem("xfs", ("-f",), "noatime")
+    assert inventory.words(configuration) == "plain, xfs"
     btrfs = {**stack, "filesystem": {**xfs, "type": "btrfs"}}
     with pytest.raises(ProblemError, match="must be 'ext4' or 'xfs'"):
         resolve({**GIVEN, "configurations": [btrfs]})

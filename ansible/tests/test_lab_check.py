@@ -23,16 +23,16 @@ LEFT = "ls -d /run/fde-check* 2>/dev/null; ls /opt /etc/fde-testbed 2>/dev/null 
 
 def check(controller: Any) -> subprocess.CompletedProcess[str]:
     """Return the page of the lab."""
-    done: subprocess.CompletedProcess[str] = controller.python(
+    result: subprocess.CompletedProcess[str] = controller.python(
         "controller", "check", "--inventory", INVENTORY
     )
-    assert "Traceback" not in done.stdout + done.stderr
-    return done
+    assert "Traceback" not in result.stdout + result.stderr
+    return result
 
 
-def words(done: subprocess.CompletedProcess[str]) -> str:
+def words(result: subprocess.CompletedProcess[str]) -> str:
     """All that was printed on one line, for sentences are wrapped."""
-    return " ".join((done.stdout + done.stderr).split())
+    return " ".join((result.stdout + result.stderr).split())
 
 
 def as_found(controller: Any) -> tuple[list[str], str]:
@@ -59,19 +59,19 @@ def look(controller: Any, folder: Path, **link: object) -> str:
 
 def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
     before = as_found(controller)
-    done = check(controller)
+    result = check(controller)
     assert as_found(controller) == before
-    assert done.returncode == 0
-    printed = words(done)
+    assert result.returncode == 0
+    printed = words(result)
     for drive in controller.lab.state["drives"].values():
         assert f"serial {drive['serial']}, 2,147,483,648 bytes" in printed
     assert "Debian GNU/Linux 13 (trixie)" in printed and "with Opal" in printed
     assert " 0 failed, " in printed
     assert "fde run --suite one-disk answers first" in printed
     (place,) = (controller.build / "checks").iterdir()
-    kept = json.loads(place.read_text(encoding="utf-8"))
-    assert set(kept["fingerprints"]) == {"plain", "sed"}
-    assert kept["made_wall"] and not kept["refused"]
+    record = json.loads(place.read_text(encoding="utf-8"))
+    assert set(record["fingerprints"]) == {"plain", "sed"}
+    assert record["made_wall"] and not record["refused"]
 
 
 def test_who_is_not_let_in_is_told_why(controller: Any, tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ def without_agent(controller: Any) -> Iterator[Any]:
 def test_a_play_with_check_looks_at_disks_without_an_agent_there(without_agent: Any) -> None:
     without_agent.lab.ssh(f"rm -f {PLACE}")
     before = as_found(without_agent)
-    done = without_agent.play("site.yml", "--check")
-    assert done.returncode == 0
-    assert without_agent.recap(done)["changed"] >= 1, "the agent would be brought"
+    result = without_agent.play("site.yml", "--check")
+    assert result.returncode == 0
+    assert without_agent.recap(result)["changed"] >= 1, "the agent would be brought"
     assert as_found(without_agent) == before
     assert without_agent.lab.ssh(f"ls {PLACE}", check=False).returncode
     for drive in without_agent.lab.state["drives"].values():
-        assert drive["serial"] in done.stdout.split("See to the disks")[1]
+        assert drive["serial"] in result.stdout.split("See to the disks")[1]
 
 
 def test_a_disk_that_changed_since_its_check_is_refused(controller: Any) -> None:
@@ -128,14 +128,14 @@ def test_a_disk_that_changed_since_its_check_is_refused(controller: Any) -> None
         controller.lab.ssh(f"mkfs.ext4 -qF -L other {by_id} 16M && sync && udevadm settle")
         before = controller.media()
         disks["plain"]["erase"] = disks["plain"]["serial"]
-        done = controller.play("site.yml", fde_disks=disks)
-        assert done.returncode != 0
-        assert "fde check again" in words(done)
+        result = controller.play("site.yml", fde_disks=disks)
+        assert result.returncode != 0
+        assert "fde check again" in words(result)
         assert controller.media() == before
     finally:
         controller.lab.ssh(f"blkdiscard -f {by_id}; udevadm settle")
-        for kept in (controller.build / "checks").glob("*"):
-            kept.unlink()
+        for record in (controller.build / "checks").glob("*"):
+            record.unlink()
 
 
 def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
@@ -153,15 +153,15 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
 
     target = read_target(path)
 
-    def there() -> dict[str, str]:
+    def placed_secrets() -> dict[str, str]:
         placed: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets.PLACE}").stdout)
         return placed
 
     all_secrets = json.loads(plain.read_text(encoding="utf-8"))
     assert not secrets.place(target), "the same as the play has put there"
-    assert set(there()) == set(secrets.NEEDED)
+    assert set(placed_secrets()) == set(secrets.NEEDED)
     assert secrets.place(target, with_psid=True)
-    assert there() == all_secrets
+    assert placed_secrets() == all_secrets
     mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets.PLACE}").stdout.split()
     assert mode == ["600", "root"]
     assert [secrets.remove(target), secrets.remove(target), secrets.place(target)] == [
@@ -171,16 +171,16 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
 
 def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:
     command = ("controller", "prove", "--target", str(provisioned.target))
-    done = provisioned.python(*command, "plain", "dmcrypt-aes256-plain")
-    assert done.returncode == 0
-    assert "2 of 2 proven" in done.stdout
-    assert "dm-crypt AES-256, no header; cipher aes-xts-plain64; key_bits 256" in done.stdout
+    result = provisioned.python(*command, "plain", "dmcrypt-aes256-plain")
+    assert result.returncode == 0
+    assert "2 of 2 proven" in result.stdout
+    assert "dm-crypt AES-256, no header; cipher aes-xts-plain64; key_bits 256" in result.stdout
     (place,) = (provisioned.build / "proofs").iterdir()
-    kept = json.loads(place.read_text(encoding="utf-8"))
-    assert kept["all_proven"] and len(kept["proofs"]) == 2
-    done = provisioned.python(*command, "dmcrypt-aes25")
-    assert done.returncode == 1
-    assert "did you mean dmcrypt-aes256" in done.stderr
+    record = json.loads(place.read_text(encoding="utf-8"))
+    assert record["all_proven"] and len(record["proofs"]) == 2
+    result = provisioned.python(*command, "dmcrypt-aes25")
+    assert result.returncode == 1
+    assert "did you mean dmcrypt-aes256" in result.stderr
 
 
 def test_nothing_is_proven_on_the_disks_of_another_inventory(
@@ -189,6 +189,8 @@ def test_nothing_is_proven_on_the_disks_of_another_inventory(
     other = json.loads(provisioned.target.read_text(encoding="utf-8"))
     other["disks"]["plain"]["serial"] = "ANOTHER"
     (tmp_path / "target.json").write_text(json.dumps(other), encoding="utf-8")
-    done = provisioned.python("controller", "prove", "--target", tmp_path / "target.json", "plain")
-    assert done.returncode == 1
-    assert "fde provision" in done.stderr
+    result = provisioned.python(
+        "controller", "prove", "--target", tmp_path / "target.json", "plain"
+    )
+    assert result.returncode == 1
+    assert "fde provision" in result.stderr

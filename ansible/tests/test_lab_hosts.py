@@ -24,11 +24,11 @@ def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("suites")
     sizes = ("--suite", "micro", "--blocks", "2", "--out", str(out))
     place = ("--inventory", two_hosts.inventory, "--configurations", ",".join(CONFIGURATIONS))
-    done = two_hosts.python("controller", "run", *sizes, *place)
-    assert done.returncode == 0, "the suite failed; see its output above"
+    result = two_hosts.python("controller", "run", *sizes, *place)
+    assert result.returncode == 0, "the suite failed; see its output above"
     (group_folder,) = (path.parent for path in out.glob("*/group.json"))
-    done = two_hosts.python("controller", "report", str(group_folder))
-    assert done.returncode == 0, "the report failed; see its output above"
+    result = two_hosts.python("controller", "report", str(group_folder))
+    assert result.returncode == 0, "the report failed; see its output above"
     return group_folder
 
 
@@ -79,6 +79,6 @@ def test_the_report_has_a_line_for_each_host(folder: Path) -> None:
 
 
 def test_what_both_hosts_have_measured_is_verified(two_hosts: Any, folder: Path) -> None:
-    done = two_hosts.python("controller", "verify", str(folder))
-    assert done.returncode == 0
-    assert done.stdout.count("have the sums of their seal") == 2
+    result = two_hosts.python("controller", "verify", str(folder))
+    assert result.returncode == 0
+    assert result.stdout.count("have the sums of their seal") == 2

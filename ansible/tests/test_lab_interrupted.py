@@ -72,8 +72,8 @@ class Bench:
         return answer
 
     def agent(self, arguments: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done: subprocess.CompletedProcess[str] = self.controller.agent(arguments, check=check)
-        return done
+        result: subprocess.CompletedProcess[str] = self.controller.agent(arguments, check=check)
+        return result
 
     def trap(self, pattern: str, action: str) -> Trap:
         self.lab.ssh(f"rm -rf {TRAP}")
@@ -110,17 +110,19 @@ class Bench:
         question = f"cat /proc/sys/kernel/random/boot_id && udevadm wait --timeout=60 {links}"
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            done = self.lab.ssh(question, check=False)
-            if done.returncode == 0 and done.stdout != before:
+            result = self.lab.ssh(question, check=False)
+            if result.returncode == 0 and result.stdout != before:
                 return
             time.sleep(1)
         pytest.fail("the guest did not come back")
 
     def assert_bare(self) -> None:
         """Nothing is mapped or mounted, as the kernel sees it."""
-        left = self.lab.ssh(f"dmsetup ls; findmnt --noheadings {MOUNT_POINT}", check=False).stdout
-        assert MAPPING not in left
-        assert MOUNT_POINT not in left
+        leftovers = self.lab.ssh(
+            f"dmsetup ls; findmnt --noheadings {MOUNT_POINT}", check=False
+        ).stdout
+        assert MAPPING not in leftovers
+        assert MOUNT_POINT not in leftovers
 
     def assert_locked(self) -> None:
         """As the drive sees it, and by a read."""
@@ -184,22 +186,22 @@ def bench(provisioned: Any) -> Iterator[Bench]:
     provisioned.prepare()
 
 
-def names_the_holder(words: str, what: str, caught: dict[str, Any]) -> bool:
+def names_the_holder(words: str, process_name: str, caught: dict[str, Any]) -> bool:
     """Return the sentence of agent/system/lock.py, which Ansible may have wrapped."""
     (agent,) = caught["agents"]
     words = " ".join(words.split())
-    return "The test disks are in use by" in words and f"{what} (process {agent})" in words
+    return "The test disks are in use by" in words and f"{process_name} (process {agent})" in words
 
 
 def test_a_link_lost_in_mid_provisioning(bench: Bench) -> None:
     """At the most delicate moment. The agent continues alone, and nothing is left to do."""
     bench.agent("teardown")
     trap = bench.trap(OWNING, "cut")
-    done = bench.controller.play("site.yml")
+    result = bench.controller.play("site.yml")
     caught = trap.sprung()
     # Ansible has reconnected by itself and tried again.
-    assert done.returncode != 0
-    assert names_the_holder(done.stdout + done.stderr, "prepare", caught)
+    assert result.returncode != 0
+    assert names_the_holder(result.stdout + result.stderr, "prepare", caught)
     assert bench.lab.ssh(f"ps -o stat= -p {caught['pid']}").stdout.startswith("T")
     bench.resume(caught)
     bench.assert_whole()
@@ -209,10 +211,10 @@ def test_a_link_lost_in_mid_check(bench: Bench) -> None:
     """It wrote nothing, and takes itself away even so."""
     trap = bench.trap(LOOKING, "cut")
     check = ("controller", "check", "--inventory", "ansible/inventory/lab")
-    done = bench.controller.python(*check)
+    result = bench.controller.python(*check)
     caught = trap.sprung()
-    assert done.returncode == 1
-    assert "Traceback" not in done.stdout + done.stderr
+    assert result.returncode == 1
+    assert "Traceback" not in result.stdout + result.stderr
     bench.resume(caught)
     assert bench.controller.python(*check).returncode == 0
     assert bench.lab.ssh("ls -d /run/fde-check.*", check=False).stdout == ""
@@ -222,10 +224,10 @@ def test_a_link_lost_in_mid_check(bench: Bench) -> None:
 def test_a_link_lost_at_the_start_and_the_end_of_a_suite(bench: Bench, tmp_path: Path) -> None:
     """One agent is started, not two, and what it measured arrives whole."""
     options = ("--suite", "micro", "--blocks", "1", "--out", str(tmp_path))
-    done = bench.controller.python(
+    result = bench.controller.python(
         "controller", "plan", *options, "--target", str(bench.controller.target)
     )
-    folder = Path(done.stdout.split()[-1])
+    folder = Path(result.stdout.split()[-1])
     unit = f"fde-agent@{folder.name}.service"
     variables = {
         "suite_id": folder.name,
@@ -233,14 +235,14 @@ def test_a_link_lost_at_the_start_and_the_end_of_a_suite(bench: Bench, tmp_path:
         "suite_archive_file": str(tmp_path / "fetched.tar"),
     }
     trap = bench.trap(STARTING, "cut")
-    done = bench.controller.play("suite.yml", "--tags", "start", **variables)
+    result = bench.controller.play("suite.yml", "--tags", "start", **variables)
     caught = trap.sprung()
-    assert done.returncode == 0  # by Ansible's own second try
+    assert result.returncode == 0  # by Ansible's own second try
     bench.resume(caught, flock=False)
     first = bench.lab.ssh(f"systemctl show --property=MainPID {unit}").stdout
-    done = bench.controller.play("suite.yml", "--tags", "start", **variables)
-    assert done.returncode == 0
-    assert bench.controller.recap(done)["changed"] == 0
+    result = bench.controller.play("suite.yml", "--tags", "start", **variables)
+    assert result.returncode == 0
+    assert bench.controller.recap(result)["changed"] == 0
     assert bench.lab.ssh(f"systemctl show --property=MainPID {unit}").stdout == first
     bench.lab.ssh(f"systemctl stop {unit}")
     trap = bench.trap(PACKING, "cut")
@@ -260,13 +262,13 @@ def test_an_agent_killed_in_mid_provisioning(bench: Bench, moment: str, action: 
     assert bench.agent("prepare", check=False).returncode != 0
     caught = trap.sprung()
     if action == "orphan":
-        done = bench.agent("prepare", check=False)
-        assert done.returncode == 1
-        assert names_the_holder(done.stderr, "prepare", caught)
+        result = bench.agent("prepare", check=False)
+        assert result.returncode == 1
+        assert names_the_holder(result.stderr, "prepare", caught)
         bench.resume(caught)
-    done = json.loads(bench.agent("prepare").stdout)
+    result = json.loads(bench.agent("prepare").stdout)
     # An orphan brings its work to an end if it was given the passphrases before its agent died.
-    assert done["changed"] or action == "orphan"
+    assert result["changed"] or action == "orphan"
     bench.assert_whole()
 
 
@@ -307,12 +309,12 @@ def test_an_ownership_taken_by_half(bench: Bench) -> None:
     pin = bench.secrets["opal_admin_pin"]
     for key in ("somebody's PIN", pin):
         bench.opal(sed, ["TAKE_OWNERSHIP", {"lr": 0, "key": key}])
-        done = bench.agent("prepare", check=False)
+        result = bench.agent("prepare", check=False)
         if key == pin:
-            assert json.loads(done.stdout)["changed"]
+            assert json.loads(result.stdout)["changed"]
         else:
-            assert done.returncode == 1
-            assert "--psid-revert" in done.stderr
+            assert result.returncode == 1
+            assert "--psid-revert" in result.stderr
             psid = bench.secrets["sed_psid"]
             bench.opal(sed, ["PSID_REVERT_TPR", {"lr": 0, "key": psid}])
             # Reverted behind our back: what a restart does to our count of refused PINs.
@@ -324,10 +326,10 @@ def test_an_ownership_taken_by_half(bench: Bench) -> None:
 def test_the_drive_loses_power_while_it_is_being_owned(bench: Bench, commands: int) -> None:
     bench.agent("teardown")
     bench.drive("fault", name="power-cut", after_commands=commands, on="security")
-    done = bench.agent("prepare", check=False)
-    if done.returncode:
-        assert done.stderr.startswith("fde: ")
-        assert "Traceback" not in done.stderr
+    result = bench.agent("prepare", check=False)
+    if result.returncode:
+        assert result.stderr.startswith("fde: ")
+        assert "Traceback" not in result.stderr
     bench.drive("clear-faults")
     bench.agent("prepare")
     bench.assert_whole()
@@ -346,10 +348,10 @@ def test_an_agent_killed_in_mid_teardown(bench: Bench) -> None:
 def test_a_link_lost_in_mid_teardown(bench: Bench) -> None:
     bench.controller.prepare()
     trap = bench.trap(CLEARING, "cut")
-    done = bench.controller.play("teardown.yml", fde_keep=True)
+    result = bench.controller.play("teardown.yml", fde_keep=True)
     caught = trap.sprung()
-    assert done.returncode != 0
-    assert names_the_holder(done.stdout + done.stderr, "teardown", caught)
+    assert result.returncode != 0
+    assert names_the_holder(result.stdout + result.stderr, "teardown", caught)
     bench.resume(caught)
     bench.assert_blank()
 

@@ -18,8 +18,8 @@ def _runs(folder: Path) -> dict[tuple[str, str], tuple[dict[str, Any], Path]]:
 
 
 def test_both_servers_have_joules_in_one_report(with_mysql: Any, tmp_path: Path) -> None:
-    done = with_mysql.play("site.yml")
-    assert done.returncode == 0, "site.yml failed; its output stands above"
+    result = with_mysql.play("site.yml")
+    assert result.returncode == 0, "site.yml failed; its output stands above"
     place = ["--target", str(with_mysql.target), "--inventory", with_mysql.inventory]
     run = ["run", "--suite", "databases", "--out", str(tmp_path), *place]
     assert with_mysql.python("controller", *run).returncode == 0, "the suite failed; see above"

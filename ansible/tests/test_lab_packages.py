@@ -64,10 +64,10 @@ def suite(installed: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ("--suite", "micro", "--blocks", "1", "--out", str(out))
     place = ("--target", str(installed.target), "--inventory", installed.inventory)
     names = [str(stack["name"]) for stack in CONFIGURATIONS]
-    done = installed.python(
+    result = installed.python(
         "controller", "run", "--no-report", *options, *place, "--configurations", ",".join(names)
     )
-    assert done.returncode == 0
+    assert result.returncode == 0
     (folder,) = out.iterdir()
     return folder
 
@@ -84,8 +84,8 @@ def test_runs_of_the_installed_kind_are_proven(suite: Path) -> None:
 
 
 def test_the_installed_meter_has_their_joules(installed: Any, suite: Path) -> None:
-    done = installed.python("controller", "report", str(suite))
-    assert done.returncode == 0
+    result = installed.python("controller", "report", str(suite))
+    assert result.returncode == 0
     assert "dm-crypt null" in (suite / "report.html").read_text(encoding="utf-8")
     energy = pl.read_parquet(suite / "energy.parquet")
     mine = energy.filter(source="tally0", component="system", phase="all", configuration="null")

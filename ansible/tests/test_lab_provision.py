@@ -21,9 +21,9 @@ def _disks(controller: Any) -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize("arguments", [(), ("--check",)])
 def test_a_second_play_changes_nothing(provisioned: Any, arguments: tuple[str, ...]) -> None:
     before = provisioned.media()
-    done = provisioned.play("site.yml", *arguments)
-    assert done.returncode == 0
-    assert provisioned.recap(done)["changed"] == 0
+    result = provisioned.play("site.yml", *arguments)
+    assert result.returncode == 0
+    assert provisioned.recap(result)["changed"] == 0
     assert provisioned.media() == before
 
 
@@ -41,11 +41,11 @@ def test_check_and_diff_show_each_disk_and_write_none(provisioned: Any) -> None:
     provisioned.agent("teardown")
     before = provisioned.media()
     try:
-        done = provisioned.play("site.yml", "--check", "--diff", "--limit", "target")
-        assert done.returncode == 0
-        assert provisioned.recap(done)["changed"] == 1, "the disks, and nothing else"
+        result = provisioned.play("site.yml", "--check", "--diff", "--limit", "target")
+        assert result.returncode == 0
+        assert provisioned.recap(result)["changed"] == 1, "the disks, and nothing else"
         by_ids = [f"({disk['by_id']}), prepared" for disk in _disks(provisioned).values()]
-        assert all(by_id in done.stdout for by_id in by_ids)
+        assert all(by_id in result.stdout for by_id in by_ids)
         assert provisioned.media() == before
     finally:
         assert provisioned.play("site.yml", "--tags", "disks").returncode == 0
@@ -102,15 +102,15 @@ def test_disks_that_are_not_the_named_ones_are_refused(provisioned: Any) -> None
     disks["plain"] |= {"serial": "ANOTHER"}
     disks["sed"] |= {"size_bytes": 4 * 2**30}
     try:
-        done = provisioned.play("site.yml", fde_disks=disks)
-        assert done.returncode != 0
-        printed = " ".join((done.stdout + done.stderr).split())
+        result = provisioned.play("site.yml", fde_disks=disks)
+        assert result.returncode != 0
+        printed = " ".join((result.stdout + result.stderr).split())
         assert "ANOTHER" in printed and str(4 * 2**30) in printed
         assert "Traceback" not in printed
         disks["plain"]["by_id"] = "/dev/disk/by-id/nvme-fde-lab-plain_ABSENT"
-        done = provisioned.play("site.yml", fde_disks=disks)
-        assert done.returncode != 0
-        assert "nvme-fde-lab-plain_ABSENT" in done.stdout + done.stderr
+        result = provisioned.play("site.yml", fde_disks=disks)
+        assert result.returncode != 0
+        assert "nvme-fde-lab-plain_ABSENT" in result.stdout + result.stderr
     finally:  # nothing of it has come to the target
         assert provisioned.play("resolve.yml").returncode == 0
     assert provisioned.media() == before
@@ -129,9 +129,9 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         assert any(
             "/mnt/foreign" in why.sentence for why in survey.look(provisioned.resolved).refused
         )
-        done = provisioned.agent("prepare", check=False)
-        assert done.returncode != 0
-        assert "/mnt/foreign" in done.stderr
+        result = provisioned.agent("prepare", check=False)
+        assert result.returncode != 0
+        assert "/mnt/foreign" in result.stderr
         assert provisioned.media() == before
     finally:
         lab.ssh("umount /mnt/foreign; dmsetup remove foreign", check=False)
@@ -143,15 +143,15 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     provisioned.agent("teardown")
     provisioned.lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
     before = provisioned.media()
-    done = provisioned.play("site.yml")
-    assert done.returncode != 0
-    printed = " ".join((done.stdout + done.stderr).split())
+    result = provisioned.play("site.yml")
+    assert result.returncode != 0
+    printed = " ".join((result.stdout + result.stderr).split())
     assert "ext4" in printed and f'erase: "{disks["plain"]["serial"]} ' in printed
     assert provisioned.media() == before
     disks["plain"]["erase"] = disks["plain"]["serial"]
-    done = provisioned.play("site.yml", fde_disks=disks)
-    assert done.returncode == 0
-    assert provisioned.recap(done)["changed"] >= 1
+    result = provisioned.play("site.yml", fde_disks=disks)
+    assert result.returncode == 0
+    assert provisioned.recap(result)["changed"] >= 1
     assert provisioned.play("resolve.yml").returncode == 0
 
 
@@ -189,9 +189,9 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(
     )
     before = provisioned.media()
     try:
-        done = provisioned.play("site.yml", **real, fde_confirm=["OTHER"])
-        printed = " ".join((done.stdout + done.stderr).split())
-        assert done.returncode != 0
+        result = provisioned.play("site.yml", **real, fde_confirm=["OTHER"])
+        printed = " ".join((result.stdout + result.stderr).split())
+        assert result.returncode != 0
         assert f"fde provision --confirm {serial}" in printed and "holds: blank" in printed
         assert provisioned.media() == before
         alone.write_text(ALONE, encoding="utf-8")
@@ -261,8 +261,8 @@ def test_what_provisioning_brought_does_not_run_and_goes_with_a_teardown(provisi
     ssh = provisioned.lab.ssh
     ssh("sh -s", stdin=SOURCE.encode())
     try:
-        done = provisioned.play("site.yml", fde_governor="performance")
-        assert done.returncode == 0
+        result = provisioned.play("site.yml", fde_governor="performance")
+        assert result.returncode == 0
         assert set(ssh(LEFT).stdout.split()) >= {"linux-cpupower", "fde-test-server"}
         state = ssh(
             "systemctl is-active fde-test-server; systemctl is-enabled fde-test-server", False

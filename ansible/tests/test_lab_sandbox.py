@@ -38,10 +38,10 @@ def frozen(controller: Any) -> dict[str, Any]:
     """Return a plan with one run on each of two configurations."""
     target = json.loads(controller.target.read_text())
     names = ("plain", "opal")
-    kept = {key: target[key] for key in ("disks", "extent_bytes", "filesystem")}
+    disk_settings = {key: target[key] for key in ("disks", "extent_bytes", "filesystem")}
     return plan.freeze(
         {
-            **kept,
+            **disk_settings,
             "configurations": [c for c in target["configurations"] if c["name"] in names],
             "format": plan.FORMAT,
             "suite_id": "sandbox",
@@ -78,9 +78,9 @@ def frozen(controller: Any) -> dict[str, Any]:
 def until(lab: Any, condition: str) -> str:
     """Wait for a shell condition in the guest; what it printed."""
     for _ in range(100):
-        done = lab.ssh(condition, check=False)
-        if done.returncode == 0:
-            text: str = done.stdout.strip()
+        result = lab.ssh(condition, check=False)
+        if result.returncode == 0:
+            text: str = result.stdout.strip()
             return text
         time.sleep(0.3)
     state = lab.ssh(f"cat {SUITE}/journal.jsonl; journalctl -n 30 -u {UNIT}", check=False).stdout
@@ -173,8 +173,8 @@ def _crash(lab: Any, program: str) -> str:
     """Start a program that says when it is ready, and end it by SIGSEGV; its process number."""
     script = f"ulimit -c unlimited; mkfifo {CRASHES}/said; ({program}) >{CRASHES}/said & p=$!; "
     script += f"read -r _ <{CRASHES}/said; p=$(pgrep -nf 'held = op[e]n'); kill -SEGV $p; wait; "
-    done = lab.ssh(f"{script} rm {CRASHES}/said; echo $p", check=False)
-    text: str = done.stdout.split()[-1]
+    result = lab.ssh(f"{script} rm {CRASHES}/said; echo $p", check=False)
+    text: str = result.stdout.split()[-1]
     return text
 
 

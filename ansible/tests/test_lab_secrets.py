@@ -52,58 +52,60 @@ def needles(secret: bytes) -> list[bytes]:
 
 @dataclass
 class Scene:
-    """What there is to be searched; `said` is all that programs printed."""
+    """The folders to search, the witness of processes, and the outputs of all programs."""
 
     controller: Any
     witness: Any
     folders: list[Path]
     figures: dict[str, dict[str, int]] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
 
     def play(self, playbook: str, **variables: str) -> None:
-        done = self.controller.play(playbook, "-vvv", "--diff", **variables)
-        assert done.returncode == 0
-        self.said[playbook] = done.stdout + done.stderr
+        result = self.controller.play(playbook, "-vvv", "--diff", **variables)
+        assert result.returncode == 0
+        self.outputs[playbook] = result.stdout + result.stderr
 
     def command(self, *arguments: str) -> None:
-        done = self.controller.python("controller", *arguments)
-        assert done.returncode == 0
-        self.said[arguments[0]] = done.stdout + done.stderr
+        result = self.controller.python("controller", *arguments)
+        assert result.returncode == 0
+        self.outputs[arguments[0]] = result.stdout + result.stderr
 
     def agent(self, arguments: str, code: int = 0) -> None:
-        done = self.controller.agent(arguments, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        self.said[arguments] = done.stdout + done.stderr
+        result = self.controller.agent(arguments, check=False)
+        assert result.returncode == code, result.stdout + result.stderr
+        self.outputs[arguments] = result.stdout + result.stderr
 
-    def places(self, wanted: Mapping[str, list[bytes]], tmp_path: Path) -> dict[str, set[str]]:
-        """Where any of the bytes of each name is found."""
-        texts = {name: text.encode() for name, text in self.said.items()}
+    def places(self, patterns: Mapping[str, list[bytes]], tmp_path: Path) -> dict[str, set[str]]:
+        """Return the places in which any pattern of each name occurs."""
+        texts = {name: text.encode() for name, text in self.outputs.items()}
         for place, sightings in self.witness.observed().items():
             for kind in ("argv", "environ"):
                 texts[f"{kind} on the {place}"] = "".join(sightings[kind]).encode("latin-1")
         file = tmp_path / "needles"
         file.touch(mode=0o600)
-        file.write_bytes(b"\n".join(needle for each in wanted.values() for needle in each))
+        file.write_bytes(b"\n".join(needle for each in patterns.values() for needle in each))
         shown = [*self._on_the_controller(file), *self._in_the_guest(file)]
         return {
             name: {place for place, text in texts.items() if any(n in text for n in each)}
             | {place for place, text in shown if text in each}
-            for name, each in wanted.items()
+            for name, each in patterns.items()
         }
 
     def search(
-        self, after: str, wanted: Mapping[str, list[bytes]], tmp_path: Path
+        self, after: str, patterns: Mapping[str, list[bytes]], tmp_path: Path
     ) -> dict[str, set[str]]:
-        """`places`, and how many were looked at, for the figures of what was found."""
-        hits = self.places(wanted, tmp_path)
-        here = sum(path.is_file() for folder in self.folders for path in folder.rglob("*"))
-        file_count = self.controller.lab.ssh(f"find {FOLDERS} -type f 2>/dev/null | wc -l").stdout
+        """Search all places and save the numbers of searched files, processes and hits."""
+        hits = self.places(patterns, tmp_path)
+        controller_files = sum(
+            path.is_file() for folder in self.folders for path in folder.rglob("*")
+        )
+        target_files = self.controller.lab.ssh(f"find {FOLDERS} -type f 2>/dev/null | wc -l").stdout
         processes = sum(len(sightings["argv"]) for sightings in self.witness.observed().values())
         self.figures[after] = {
-            "files_on_the_controller": here,
-            "files_on_the_target": int(file_count),
+            "files_on_the_controller": controller_files,
+            "files_on_the_target": int(target_files),
             "command_lines_and_environments": processes,
-            "outputs_of_programs": len(self.said),
+            "outputs_of_programs": len(self.outputs),
             "logs": 2,  # the journal and the kernel's own
             **{f"{name}_found": len(places) for name, places in hits.items()},
         }
@@ -111,22 +113,22 @@ class Scene:
         FIGURES.write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
         return hits
 
-    def _on_the_controller(self, wanted: Path) -> list[tuple[str, bytes]]:
+    def _on_the_controller(self, pattern_file: Path) -> list[tuple[str, bytes]]:
         """Return the suite, its report, the build folder, and the lab: logs, console, all disks."""
         left_out = [f"--exclude={name}" for name in HELD_SECRETS]
         # -z: what no NUL divides is a line, so that a medium is not one, and holes are passed over.
-        argv = ["grep", "-raozFHZ", "-D", "skip", *left_out, "-f", str(wanted)]
+        argv = ["grep", "-raozFHZ", "-D", "skip", *left_out, "-f", str(pattern_file)]
         argv += map(str, self.folders)
-        done = subprocess.run(
+        result = subprocess.run(
             argv, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"}
         )
-        assert done.returncode < 2, done.stderr
-        return _shown(done.stdout)
+        assert result.returncode < 2, result.stderr
+        return _shown(result.stdout)
 
-    def _in_the_guest(self, wanted: Path) -> list[tuple[str, bytes]]:
-        """Its files, its journal and what its kernel said."""
+    def _in_the_guest(self, pattern_file: Path) -> list[tuple[str, bytes]]:
+        """Return the files, the journal and the kernel log of the guest that contain a pattern."""
         lab = self.controller.lab
-        lab.ssh(f"umask 077; cat > {NEEDLES}", stdin=wanted.read_bytes())
+        lab.ssh(f"umask 077; cat > {NEEDLES}", stdin=pattern_file.read_bytes())
         grep = f"LC_ALL=C grep -aozFHZ -f {NEEDLES}"
         script = (
             f"{grep} -rs -D skip --exclude=secrets.json --exclude=needles {FOLDERS}; "
@@ -183,7 +185,7 @@ def _secrets(controller: Any) -> dict[str, str]:
     return values
 
 
-def _wanted(scene: Scene) -> dict[str, list[bytes]]:
+def _secret_needles(scene: Scene) -> dict[str, list[bytes]]:
     held = _secrets(scene.controller).values()
     return {"secrets": [needle for secret in held for needle in needles(secret.encode())]}
 
@@ -194,8 +196,15 @@ def test_the_watch_was_awake(scene: Scene) -> None:
     commands = {
         place: "".join(sighting["argv"]).split("\0") for place, sighting in sightings.items()
     }
-    wanted = {"cryptsetup", "luksFormat", "--hw-opal-only", "sfdisk", "mkfs.ext4", "mount"}
-    assert wanted <= set(commands["guest"])
+    expected_programs = {
+        "cryptsetup",
+        "luksFormat",
+        "--hw-opal-only",
+        "sfdisk",
+        "mkfs.ext4",
+        "mount",
+    }
+    assert expected_programs <= set(commands["guest"])
     assert any("ansible-playbook" in word for word in commands["controller"])
     assert "ssh" in commands["controller"]
     started, missed = sightings["guest"]["started"], sightings["guest"]["missed"]
@@ -204,20 +213,22 @@ def test_the_watch_was_awake(scene: Scene) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+def sightings_of_secrets(
+    scene: Scene, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, set[str]]:
     """One search, for all: it takes a minute."""
     lab, decoy, dumped = scene.controller.lab, secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     key = _volume_key(scene)
     try:
         _plant(lab, decoy)
         _crashes(lab, "decoy", dumped.encode())
-        wanted = {
-            **_wanted(scene),
+        patterns = {
+            **_secret_needles(scene),
             "volume_key": needles(key),
             "decoy": needles(decoy.encode()),
             "dumped_decoy": needles(dumped.encode()),
         }
-        return scene.search("suite", wanted, tmp_path_factory.mktemp("search"))
+        return scene.search("suite", patterns, tmp_path_factory.mktemp("search"))
     finally:
         lab.ssh(
             f"rm -rf /run/fde-watch/decoy {CORES}; echo core > /proc/sys/kernel/core_pattern; "
@@ -250,27 +261,29 @@ def _volume_key(scene: Scene) -> bytes:
     return base64.b64decode(lab.ssh(f"base64 -w0 {key}; rm {key}").stdout)
 
 
-def test_a_secret_that_leaks_is_found(scene: Scene, found: dict[str, set[str]]) -> None:
+def test_a_secret_that_leaks_is_found(
+    scene: Scene, sightings_of_secrets: dict[str, set[str]]
+) -> None:
     planted_in = {
         *("argv on the guest", "environ on the guest", "argv on the controller"),
         *("journal", "dmesg", "/run/fde-watch/decoy"),
         str(scene.controller.lab.directory / OVERLAY),
     }
-    assert planted_in - found["decoy"] == set()
+    assert planted_in - sightings_of_secrets["decoy"] == set()
 
 
-def test_a_secret_in_a_core_dump_is_found(found: dict[str, set[str]]) -> None:
-    dumps = {place for place in found["dumped_decoy"] if place.startswith(CORES)}
+def test_a_secret_in_a_core_dump_is_found(sightings_of_secrets: dict[str, set[str]]) -> None:
+    dumps = {place for place in sightings_of_secrets["dumped_decoy"] if place.startswith(CORES)}
     assert len(dumps) == 3, dumps  # SIGKILL dumps none
 
 
-def test_no_secret_shows_anywhere(found: dict[str, set[str]]) -> None:
-    assert found["secrets"] == set()
+def test_no_secret_shows_anywhere(sightings_of_secrets: dict[str, set[str]]) -> None:
+    assert sightings_of_secrets["secrets"] == set()
 
 
-def test_no_volume_key_shows_anywhere(found: dict[str, set[str]]) -> None:
+def test_no_volume_key_shows_anywhere(sightings_of_secrets: dict[str, set[str]]) -> None:
     """dm-crypt's key is in the kernel's memory and, encrypted, in the header; nowhere else."""
-    assert found["volume_key"] == set()
+    assert sightings_of_secrets["volume_key"] == set()
 
 
 def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
@@ -291,12 +304,12 @@ os.kill(os.getpid(), int(sys.argv[2]))
 CORES = "/var/fde-cores"
 
 
-def _crashes(lab: Any, what: str, decoy: bytes = b"") -> None:
+def _crashes(lab: Any, program_name: str, decoy: bytes = b"") -> None:
     """By every signal that dumps a core, where cores are dumped and nothing limits them."""
     lab.ssh(f"mkdir -p {CORES}; echo {CORES}/core.%p > /proc/sys/kernel/core_pattern")
     python = f"cd {CORES} && PYTHONPATH=/opt/fde-testbed:/opt/fde-testbed/lib python3 -c"
     for number in (3, 6, 9, 11):
-        script = f"ulimit -c unlimited; {python} {shlex.quote(CRASH)} {what} {number}"
+        script = f"ulimit -c unlimited; {python} {shlex.quote(CRASH)} {program_name} {number}"
         assert lab.ssh(script, check=False, stdin=decoy).returncode != 0
     lab.ssh("sync")
 
@@ -317,7 +330,7 @@ def test_neither_a_crash_nor_a_teardown_leaves_a_secret(scene: Scene, tmp_path: 
         scene.play("teardown.yml", fde_keep=True)
         assert lab.ssh(f"ls -A {folder}; findmnt {folder}", check=False).stdout == ""
         assert lab.ssh("find / -xdev -name secrets.json").stdout == ""
-        assert scene.search("teardown", _wanted(scene), tmp_path) == {"secrets": set()}
+        assert scene.search("teardown", _secret_needles(scene), tmp_path) == {"secrets": set()}
     finally:
         lab.ssh(f"rm -rf {CORES}; echo core > /proc/sys/kernel/core_pattern")
         scene.controller.prepare()  # as the tests after it find it

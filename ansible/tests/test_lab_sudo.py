@@ -49,9 +49,9 @@ def fde(controller: Controller, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def test_who_may_not_use_sudo_is_told(by_sudo: Controller) -> None:
-    done = fde(by_sudo, "check", "--json")
-    assert done.returncode == 1
-    assert "sudo-denied" in done.stdout or "sudo-password" in done.stdout
+    result = fde(by_sudo, "check", "--json")
+    assert result.returncode == 1
+    assert "sudo-denied" in result.stdout or "sudo-password" in result.stdout
 
 
 @pytest.mark.parametrize("with_password", [False, True], ids=["no-password", "password"])
@@ -71,7 +71,7 @@ def test_an_ordinary_user_does_all(
         file.chmod(0o600)
         monkeypatch.setenv(PASSWORD_FILE, str(file))
         argv = [sys.executable, "-m", "controller", "-K", "check", "-i", by_sudo.inventory]
-        done = subprocess.run(
+        result = subprocess.run(
             argv,
             env=without_file,
             cwd=ROOT,
@@ -81,8 +81,8 @@ def test_an_ordinary_user_does_all(
             check=False,
             start_new_session=True,  # without a terminal it is read from standard input
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert PASSWORD not in done.stdout + done.stderr
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert PASSWORD not in result.stdout + result.stderr
     link = json.loads((by_sudo.directory / "state.json").read_text(encoding="utf-8"))["ssh"]
     as_root = ssh.command(link | {"user": "root"}, ["true"])
     assert subprocess.run(as_root, capture_output=True, check=False).returncode == 255
@@ -94,5 +94,5 @@ def test_an_ordinary_user_does_all(
         ("run", *suite, "--out", str(tmp_path / "suites")),
         ("teardown",),
     ):
-        done = fde(by_sudo, *arguments)
-        assert done.returncode == 0, arguments
+        result = fde(by_sudo, *arguments)
+        assert result.returncode == 0, arguments

@@ -20,10 +20,10 @@ PHASES = {
 def test_every_run_is_proven_and_has_joules(provisioned: Any, tmp_path: Path, name: str) -> None:
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
     options = ["--suite", name, "--scale", "lab", "--blocks", "1"]
-    done = provisioned.python(
+    result = provisioned.python(
         "controller", "run", "--no-report", *options, "--out", str(tmp_path), *place
     )
-    assert done.returncode == 0, "the suite failed; see above"
+    assert result.returncode == 0, "the suite failed; see above"
     (folder,) = tmp_path.iterdir()
     plan = json.loads((folder / "plan.json").read_text())
     runs = [json.loads(path.read_text()) for path in folder.glob("runs/*/run.json")]
@@ -31,7 +31,9 @@ def test_every_run_is_proven_and_has_joules(provisioned: Any, tmp_path: Path, na
     for run in runs:
         assert run["status"] == "finished", (run["run_id"], run["void_reason"])
         assert run["proof"]["ok"]
-    assert {run["configuration"] for run in runs} == {one["name"] for one in plan["configurations"]}
+    assert {run["configuration"] for run in runs} == {
+        entry["name"] for entry in plan["configurations"]
+    }
 
     assert provisioned.python("controller", "report", str(folder)).returncode == 0
     energy = pl.read_parquet(folder / "energy.parquet").filter(pl.col("component") == "system")

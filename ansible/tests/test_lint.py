@@ -82,9 +82,9 @@ def _resolved(folder: Path) -> dict[str, Any]:
 
 
 def test_syntax(tmp_path: Path) -> None:
-    done = _play(tmp_path, "--syntax-check", "-i", "inventory/lab", *PLAYBOOKS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {Path(name).name for name in done.stdout.split()} >= {
+    result = _play(tmp_path, "--syntax-check", "-i", "inventory/lab", *PLAYBOOKS)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert {Path(name).name for name in result.stdout.split()} >= {
         Path(name).name for name in PLAYBOOKS
     }
 
@@ -110,14 +110,14 @@ def test_at_most_two_tasks_run_a_command() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_is_documented_and_has_its_action(name: str) -> None:
     assert (ANSIBLE / "plugins" / "action" / f"{name}.py").is_file()
-    done = subprocess.run(
+    result = subprocess.run(
         [_program("ansible-doc"), "--json", f"fde.testbed.{name}"],
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg")},
         capture_output=True,
         text=True,
         check=True,
     )
-    described = json.loads(done.stdout)[f"fde.testbed.{name}"]
+    described = json.loads(result.stdout)[f"fde.testbed.{name}"]
     assert described["examples"] and described["return"]["problems"]
 
 
@@ -132,7 +132,7 @@ def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path
     installed = tmp_path / "site" / "ansible_collections" / "fde" / "testbed"
     assert not {"tests", "inventory"} & {path.name for path in installed.iterdir()}
     (tmp_path / "state.json").write_text(json.dumps(LAB_STATE), encoding="utf-8")
-    done = subprocess.run(
+    result = subprocess.run(
         [_program("ansible-playbook"), "-i", ANSIBLE / "inventory/lab", "fde.testbed.resolve"],
         env={
             **os.environ,
@@ -147,7 +147,7 @@ def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     assert _resolved(tmp_path)["host"] == "target"
 
 
@@ -175,11 +175,11 @@ def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path:
     password.write_text("of the vault\n")
     vault = ["encrypt", "--vault-password-file", str(password), str(folder / "vault.yml")]
     subprocess.run([_program("ansible-vault"), *vault], check=True, capture_output=True)
-    done = _play(
+    result = _play(
         tmp_path,
         *("--vault-password-file", str(password), "-i", str(inventory), "playbooks/resolve.yml"),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     text = (tmp_path / "build" / "targets" / "alder.json").read_text(encoding="utf-8")
     resolved = json.loads(text)
     assert resolved["quiet"]["stop"] == ["timers"], "the site's variables for all come first"
@@ -216,13 +216,13 @@ def test_a_link_that_our_programs_cannot_take_is_refused(
 def test_a_local_target_has_no_way_by_ssh(tmp_path: Path) -> None:
     disk = {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_bytes": 2**36}
     meter = {"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}
-    done = _resolve(
+    result = _resolve(
         *(tmp_path, "local"),
         fde_disks={"plain": disk},
         fde_meters=[{**meter, "channels": {"1": "system"}}],
         fde_turbo=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert result.returncode == 0, result.stdout
     resolved = _resolved(tmp_path)
     assert resolved["ssh"] is None
     quiet = {"stop": ["timers", "updates", "disks"], "governor": None, "turbo": False}
@@ -230,8 +230,8 @@ def test_a_local_target_has_no_way_by_ssh(tmp_path: Path) -> None:
 
 
 def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
-    done = _resolve(tmp_path)
-    assert done.returncode == 0, done.stdout
+    result = _resolve(tmp_path)
+    assert result.returncode == 0, result.stdout
     resolved = _resolved(tmp_path)
     assert resolved["format"] == "fde-target/1"
     assert resolved["origin"] == "modelled"
@@ -259,7 +259,7 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
 
 
 def test_the_local_inventory_refuses_until_its_disks_are_named(tmp_path: Path) -> None:
-    done = _resolve(tmp_path, "local")
-    assert done.returncode != 0
-    assert "fde_disks names no disk" in done.stdout
+    result = _resolve(tmp_path, "local")
+    assert result.returncode != 0
+    assert "fde_disks names no disk" in result.stdout
     assert not [*(tmp_path / "build").rglob("target.json")]

@@ -117,8 +117,10 @@ class Measurement:
                 _, rest_readings, start = sources.during(lambda: time.sleep(rest_s), start)
             execution, readings, _ = sources.during(partial(self._execute, index), start)
             # Only our own reads are between rest and run, so they share an edge.
-            rest = (rest_ns, execution.t_start_ns) if rest_s else None
-            block.append(RawTrial(index, number, place, execution, rest, readings, rest_readings))
+            rest_span = (rest_ns, execution.t_start_ns) if rest_s else None
+            block.append(
+                RawTrial(index, number, place, execution, rest_span, readings, rest_readings)
+            )
         self.trials += block
 
     def _order(self) -> list[int]:

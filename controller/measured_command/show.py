@@ -42,8 +42,8 @@ def _command_lines(result: CommandDocument, command: CommandResult) -> Iterator[
     label = result.components[result.component].label
     yield f"  energy      {plus_minus(main.energy_j, 'J')}   {label}{_flagged(result, command)}"
     if result.rest_s:
-        rest = plus_minus(main.rest_power_w, "W")
-        yield f"  above rest  {plus_minus(main.above_rest_j, 'J')}   rest {rest}"
+        rest_power = plus_minus(main.rest_power_w, "W")
+        yield f"  above rest  {plus_minus(main.above_rest_j, 'J')}   rest {rest_power}"
     yield f"  power       {plus_minus(main.power_w, 'W')}"
     yield f"  time        {plus_minus(command.seconds, 's')}"
     if joules:

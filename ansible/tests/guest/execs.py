@@ -40,8 +40,8 @@ class Execs:
         Raises OSError (ENOBUFS) where events were lost.
         """
         data = self.socket.recv(4096)
-        what, _, _, _, group = _EVENT.unpack_from(data, _HEADER.size + _MESSAGE.size)
-        return group if what == _EXEC else None
+        event_kind, _, _, _, group = _EVENT.unpack_from(data, _HEADER.size + _MESSAGE.size)
+        return group if event_kind == _EXEC else None
 
 
 def words(pid: int, name: str = "cmdline") -> bytes | None:

@@ -52,7 +52,8 @@ class Record:
     def dump(self) -> str:
         # A byte is a character, so that nothing is lost to an encoding.
         arguments = {
-            name: sorted(w.decode("latin-1") for w in kept) for name, kept in self.seen.items()
+            name: sorted(w.decode("latin-1") for w in commands)
+            for name, commands in self.seen.items()
         }
         return json.dumps({**arguments, "started": self.started, "missed": self.missed})
 

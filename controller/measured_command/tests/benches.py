@@ -85,15 +85,15 @@ def metered(
     watts: Mapping[str, float],
     commands: Sequence[Command] = SLEEP,
     tree: str = "psys first",
-    **more: Any,
+    **settings: Any,
 ) -> CommandDocument:
     """Measure while counters of a tree rise by `watts`; `more` are sources, and options."""
     root = folder / "powercap"
     if not root.exists():
         TREES[tree].lay_out(root)
     openers = {"powercap": lambda: PowercapSource.open(root)}
-    openers |= {name: opener for name, opener in more.items() if callable(opener)}
-    options = {name: value for name, value in more.items() if not callable(value)}
+    openers |= {name: opener for name, opener in settings.items() if callable(opener)}
+    options = {name: value for name, value in settings.items() if not callable(value)}
     with counting_w(root, watts):
         return measured(
             commands, replace(RESTED, **options), lambda: LocalSources.open(openers), folder
@@ -125,9 +125,11 @@ def counting_w(root: Path, watts: Mapping[str, float]) -> Iterator[None]:
 
 def without_joules(outcome: CommandDocument) -> dict[str, set[str]]:
     """Return the components that have no joules in any run, with the flags of these."""
-    trials = [trial for one in outcome.commands for trial in one.trials]
+    trials = [trial for command in outcome.commands for trial in command.trials]
     silent = [n for n in outcome.components if all(t.energy_j[n] is None for t in trials)]
-    assert all(one.components[n].energy_j is None for one in outcome.commands for n in silent)
+    assert all(
+        command.components[n].energy_j is None for command in outcome.commands for n in silent
+    )
     return {name: {flag for trial in trials for flag in trial.flags[name]} for name in silent}
 
 

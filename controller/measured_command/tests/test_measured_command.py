@@ -62,7 +62,9 @@ def test_joules_of_two_commands_and_their_verdict(bench: Bench, capsys: Captured
     three = adding(bench.dram, 3_000_000, "three")
     outcome = bench.measure([two, three])
     assert outcome.component == "cpu+memory"
-    energies = {one.command: one.components["cpu+memory"].energy_j for one in outcome.commands}
+    energies = {
+        command.command: command.components["cpu+memory"].energy_j for command in outcome.commands
+    }
     assert {name: (e.n, e.mean) for name, e in energies.items() if e} == {
         "two": (3, 2.0),
         "three": (3, 3.0),
@@ -139,21 +141,21 @@ def test_a_read_that_fails_leaves_its_run_without_joules(bench: Bench, capsys: C
         f"echo $((n + 1000000)) > {file}; fi"
     )
     outcome = bench.measure([Command("flaky", ("sh", "-c", line))], runs=4)
-    (one,) = outcome.commands
-    assert [t.energy_j["package-0"] for t in one.trials] == [1.0, None, None, 1.0]
-    flags, errors = one.trials[1].flags["cpu+memory"], one.trials[1].errors["cpu+memory"]
+    (command,) = outcome.commands
+    assert [t.energy_j["package-0"] for t in command.trials] == [1.0, None, None, 1.0]
+    flags, errors = command.trials[1].flags["cpu+memory"], command.trials[1].errors["cpu+memory"]
     assert "read-failed" in flags and not any(" " in flag for flag in flags)
     assert any("in place of a number" in error for error in errors)
     notes = {note.code: note.facts for note in outcome.notes}
     lost = {"command": "flaky", "component": "cpu+memory", "runs": 2, "of": 4}
     assert notes["no-joules"] == lost
     assert (notes["read-failed"]["flagged"], notes["read-failed"]["of"]) == (2, 4)
-    energy = one.components["cpu+memory"].energy_j
+    energy = command.components["cpu+memory"].energy_j
     assert energy is not None and (energy.n, energy.mean) == (2, 1.0)
     assert "flaky: 2 of 4 runs have no joules." in capsys.readouterr().out
 
 
-def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
+def test_a_failing_command_ends_the_measurement_after_complete_blocks(
     bench: Bench, capsys: Captured
 ) -> None:
     log, path = bench.folder / "log", bench.folder / "out.json"
@@ -185,7 +187,7 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
         ([], {"output": "/"}, pytest.raises(OSError, match="Is a directory")),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence_before_the_first_run(
+def test_invalid_commands_and_options_are_refused_before_the_first_run(
     bench: Bench,
     lines: Sequence[str],
     options: dict[str, Any],
@@ -211,7 +213,7 @@ def test_what_cannot_be_done_is_one_sentence_before_the_first_run(
         (["./no-interpreter"], 126),
     ],
 )
-def test_what_cannot_run_ends_as_in_a_shell(
+def test_a_command_that_cannot_run_has_the_exit_status_of_a_shell(
     bench: Bench, words: list[str], status: int, capsys: Captured
 ) -> None:
     (bench.folder / "folder").mkdir()
@@ -229,13 +231,13 @@ def test_what_cannot_run_ends_as_in_a_shell(
     assert capsys.readouterr().err.count("fde: ") == 1
 
 
-def test_a_signal_without_a_name_is_a_sentence() -> None:
+def test_signals_with_and_without_a_name_are_described() -> None:
     assert describe_failure(-signal.SIGSEGV).endswith("SIGSEGV")
     assert describe_failure(-35).endswith("signal 35")
 
 
 @pytest.mark.parametrize("line", ["./fde-none/program", "env ./fde-none", ". / ; /"])
-def test_what_did_not_run_is_compared_with_nothing(
+def test_a_command_without_joules_is_not_compared(
     bench: Bench, line: str, capsys: Captured
 ) -> None:
     path = bench.folder / "result.json"
@@ -263,7 +265,7 @@ READABLE_BY_ROOT = "x may be read by root only: sudo chmod a+r x."
         ("x86_64", {"powercap": READABLE_BY_ROOT}, ["sudo chmod a+r"], "modprobe"),
     ],
 )
-def test_without_any_source_one_sentence_has_the_remedy(
+def test_no_source_is_an_error_with_a_remedy(
     machine: str,
     refused: dict[str, str],
     words: Sequence[str],
@@ -293,18 +295,23 @@ def test_a_meter_of_an_inventory(bench: Bench, capsys: Captured) -> None:
 
 
 def test_a_recorder_that_ends_is_started_again_and_noted(bench: Bench) -> None:
-    kept, ended = bench.folder / "kept", bench.folder / "ended"
+    recording_folder, ended = bench.folder / "kept", bench.folder / "ended"
     code = f"""
 import os, pathlib, time
 from agent.system import lock
 if not os.path.exists({str(ended)!r}):
-    os.kill(lock.holder(pathlib.Path({str(kept / "meters/meter0")!r})), 9)
+    os.kill(lock.holder(pathlib.Path({str(recording_folder / "meters/meter0")!r})), 9)
     pathlib.Path({str(ended)!r}).touch()
 time.sleep(0.5)
 """
     commands = [command_from_words(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", code])]
     with speaking(bench.folder / "port"):
-        options = {"runs": 4, "rest_s": 2, "meters": [meter(bench.folder / "port")], "keep": kept}
+        options = {
+            "runs": 4,
+            "rest_s": 2,
+            "meters": [meter(bench.folder / "port")],
+            "keep": recording_folder,
+        }
         outcome = bench.measure(commands, without_counters, **options)
     assert "remark" in {note.code for note in outcome.notes}
     assert outcome.commands[0].trials[-1].energy_j["system"] is not None
@@ -365,7 +372,7 @@ def test_where_the_output_goes(bench: Bench, output: str, capfd: Captured) -> No
     assert shown.err.count("said\nwrong\n") == 3 * (output == "inherit")
 
 
-def test_what_a_command_leaves_running_may_go_on_writing(bench: Bench) -> None:
+def test_background_processes_may_continue_writing(bench: Bench) -> None:
     log, captured = bench.folder / "log", bench.folder / "told"
     line = f"{{ until [ -e {captured} ]; do sleep 0.02; done; echo late && echo lived > {log}; }} &"
     bench.measure(shell_commands([line]), runs=1)
@@ -432,7 +439,7 @@ def trials_of(energy_j: Sequence[float], statistical_j: float = 0.0) -> tuple[Tr
     )
 
 
-def test_the_digit_of_a_meter_is_in_a_ratio_that_scatter_does_not_show() -> None:
+def test_the_meters_digit_widens_the_ratios_interval() -> None:
     """60.4 W and 60.6 W, shown as 60 and 61 W in every run."""
     results = [
         evaluate.result(
@@ -452,7 +459,7 @@ def test_the_digit_of_a_meter_is_in_a_ratio_that_scatter_does_not_show() -> None
         assert comparison.verdict == verdict
 
 
-def test_a_step_that_scatter_does_not_show_is_in_the_interval() -> None:
+def test_a_counters_step_widens_the_interval() -> None:
     """Six runs of 90 J in 3 s, each the same, of which a counter's step leaves 1 J open."""
     for open_j in (0.0, 1.0):
         result = evaluate.result(command_from_words(["x"]), trials_of([90.0] * 6, open_j), 0.0)

@@ -56,10 +56,10 @@ class Started(Bench):
         """What takes 2 J and adds a line to `runs`."""
         return f"{adding(self.package, 2_000_000).argv[-1]}; echo >> runs"
 
-    def start(self, line: str, before: Sequence[str] = (), **more: Any) -> subprocess.Popen[str]:
+    def start(self, line: str, before: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
         """Return the measuring process; options of subprocess and of the measurement."""
-        streams = {key: more.pop(key) for key in ("stdin", "stdout", "stderr") if key in more}
-        arguments = {"line": line, "tree": str(self.tree), "options": {"runs": 3, **more}}
+        streams = {key: options.pop(key) for key in ("stdin", "stdout", "stderr") if key in options}
+        arguments = {"line": line, "tree": str(self.tree), "options": {"runs": 3, **options}}
         return subprocess.Popen(
             [*before, sys.executable, "-c", MEASURE, json.dumps(arguments)],
             cwd=self.folder,
@@ -103,7 +103,7 @@ def bench(tmp_path: Path) -> Started:
 @pytest.mark.parametrize(
     ("stage", "number"), [*(("run", number) for number in ENDING), ("prepare", ENDING[1])]
 )
-def test_a_signal_ends_the_command_whole_and_loses_no_figure(
+def test_a_signal_ends_the_command_with_its_children_and_keeps_figures(
     stage: str, number: signal.Signals, bench: Started
 ) -> None:
     hanging = f"[ $(wc -l < runs) -lt 3 ] || {{ {HANGS}; }}"
@@ -147,7 +147,7 @@ def test_a_closed_terminal_leaves_the_result_in_the_file(bench: Started) -> None
     bench.require_ended()
 
 
-def test_what_nohup_started_outlives_the_terminal(bench: Started) -> None:
+def test_a_measurement_under_nohup_outlives_the_terminal(bench: Started) -> None:
     line = f"{bench.line}; until [ -e go ]; do sleep 0.02; done"
     ignoring = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     with bench.start(line, ignoring, export_json=str(bench.result)) as process:
@@ -159,9 +159,7 @@ def test_what_nohup_started_outlives_the_terminal(bench: Started) -> None:
 
 
 @pytest.mark.parametrize("where", ["full", "closed pipe"])
-def test_what_standard_output_does_not_take_is_shown_on_standard_error(
-    where: str, bench: Started
-) -> None:
+def test_a_result_is_shown_on_standard_error_if_output_fails(where: str, bench: Started) -> None:
     reader, writer = os.pipe()
     full = os.open("/dev/full", os.O_WRONLY)
     out = writer if where == "closed pipe" else full
@@ -173,7 +171,7 @@ def test_what_standard_output_does_not_take_is_shown_on_standard_error(
     assert "  energy      2" in printed
 
 
-def test_a_file_that_can_no_longer_be_written_leaves_the_text(bench: Started) -> None:
+def test_a_failed_export_still_shows_the_result(bench: Started) -> None:
     """It could when the measurement began."""
     folder = bench.folder / "gone"
     folder.mkdir()
@@ -184,14 +182,14 @@ def test_a_file_that_can_no_longer_be_written_leaves_the_text(bench: Started) ->
     assert printed.count("\n") == 1 and str(folder / "x") in printed
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_first_run(bench: Started) -> None:
+def test_an_unwritable_export_is_refused_before_the_first_run(bench: Started) -> None:
     with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/proc/x") as process:
         shown, printed = process.communicate()
     assert process.returncode == 1 and not shown and printed.count("\n") == 1
     assert not (bench.folder / "runs").exists()
 
 
-def test_an_export_to_standard_output_is_all_that_is_there(bench: Started) -> None:
+def test_an_export_to_standard_output_contains_only_the_document(bench: Started) -> None:
     with bench.start(bench.line, stderr=subprocess.PIPE, export_json="/dev/stdout") as process:
         shown, printed = process.communicate()
     assert process.returncode == 0
@@ -216,7 +214,7 @@ def test_an_argument_that_is_no_utf8_is_shown_escaped(bench: Started) -> None:
         assert r"caf\xe9" in text
 
 
-def test_closed_standard_streams_are_no_place_for_our_files(tmp_path: Path) -> None:
+def test_files_never_replace_closed_standard_streams(tmp_path: Path) -> None:
     """Else a recording gets the number of standard output, and sentences go into it."""
     program = (
         "import os, sys; from pathlib import Path; from controller.cli.app import main; "

@@ -52,7 +52,7 @@ from instrumentation.tests.trees import TREES
         ({PSYS: 40, PACKAGE: 20, DRAM: 2}, "psys", {}, "psys counts what"),
     ],
 )
-def test_a_counter_that_is_no_figure_gives_way_to_the_next(
+def test_an_invalid_counter_is_replaced_by_the_next_component(
     watts: Mapping[str, float],
     component: str,
     silent: Mapping[str, str],
@@ -74,7 +74,7 @@ def test_a_refused_component_is_not_compared(tmp_path: Path) -> None:
         metered(tmp_path, {PACKAGE: 20, DRAM: 2}, component="psys")
 
 
-def test_a_package_below_its_core_is_none(tmp_path: Path) -> None:
+def test_a_package_below_its_core_is_refused(tmp_path: Path) -> None:
     top = "intel-rapl/intel-rapl:0"
     watts = {f"{top}/energy_uj": 20, f"{top}/intel-rapl:0:0/energy_uj": 80}
     with refuses("components-unknown", others="package-0, core"):
@@ -97,7 +97,7 @@ def test_without_a_socket_there_is_no_sum(
     sources.close()
 
 
-def test_where_all_stands_still_nothing_is_measured(tmp_path: Path) -> None:
+def test_constant_counters_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with refuses("no-component"):
         metered(tmp_path, {}, shell_commands([f"echo x >> {log}; sleep 0.5"]))
@@ -106,14 +106,17 @@ def test_where_all_stands_still_nothing_is_measured(tmp_path: Path) -> None:
     assert without_joules(outcome)[outcome.component] == {DID_NOT_MOVE}
 
 
-def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
+def test_a_gauge_with_few_steps_gives_no_joules(tmp_path: Path) -> None:
     folder = lay_out(tmp_path / "supply/BAT0", {**BATTERY, "power_now": "0"})
     sources = {"battery": lambda: BatterySource.open(tmp_path / "supply", 0.05)}
-    now = folder / "energy_now"
-    step = shell_commands([f"n=$(cat {now}); echo $((n - 10000)) > {now}; sleep 0.1"])
+    energy_file = folder / "energy_now"
+    step = shell_commands(
+        [f"n=$(cat {energy_file}); echo $((n - 10000)) > {energy_file}; sleep 0.1"]
+    )
     with refuses("no-component"):
         measured(step, RESTED, lambda: LocalSources.open(sources), tmp_path)
-    line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do n=$(cat {now}); echo $((n - 1000)) > {now}; "
+    drain = f"n=$(cat {energy_file}); echo $((n - 1000)) > {energy_file}"
+    line = f"for k in 1 2 3 4 5 6 7 8 9 10 11 12; do {drain};"
     many = shell_commands([f"{line} sleep 0.1; done"])
     outcome = measured(many, OPTIONS, lambda: LocalSources.open(sources), tmp_path)
     assert outcome.component == "battery/gauge"
@@ -124,7 +127,7 @@ def test_a_gauge_tells_no_run_of_few_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("power_uw", "contradicted"), [(1_200_000, True), (12_000_000, False), (120_000_000, True)]
 )
-def test_a_power_in_another_unit_than_its_gauge_is_none(
+def test_a_power_inconsistent_with_its_gauge_is_refused(
     power_uw: int, contradicted: bool, tmp_path: Path
 ) -> None:
     """Firmware that gives a tenth, or ten times, of what is true: the gauge falls by 12 W."""
@@ -158,7 +161,7 @@ def test_a_power_in_another_unit_than_its_gauge_is_none(
         (["fan", "core"], None),
     ],
 )
-def test_what_is_compared_is_chosen_by_what_it_covers(
+def test_the_component_with_most_coverage_is_compared(
     names: Sequence[str], component: str | None
 ) -> None:
     meters = {"system", "psu1", "m/system"}
@@ -171,7 +174,7 @@ def test_what_is_compared_is_chosen_by_what_it_covers(
     assert main_component(components, names[0]) == names[0]
 
 
-def test_an_installed_source_is_compared_where_no_other_is_known(
+def test_a_plugin_source_is_compared_without_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "mine-1.dist-info"

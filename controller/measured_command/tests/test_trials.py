@@ -50,7 +50,7 @@ def blocks_of(sources: LocalSources, count: int) -> Sequence[RawTrial]:
 
 
 @pytest.mark.parametrize("run_ms", [537, 600, 1093])
-def test_a_slow_counter_s_joules_are_those_of_the_run(
+def test_joules_of_a_slow_counter_are_those_of_the_run(
     run_ms: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The counter alone shows up to 10 J more or less, the same in each run of one length."""
@@ -64,10 +64,12 @@ def test_a_slow_counter_s_joules_are_those_of_the_run(
     monkeypatch.setattr(time, "sleep", card.wait)
     sources = LocalSources({"nvml": card}, {})
     for trial in blocks_of(sources, 3):
-        used, rest = trial.readings["gpu-0"], trial.rest_readings["gpu-0"]
-        assert used.energy_j == pytest.approx(run_ms / 10, abs=1.1)
-        assert used.seconds == pytest.approx(run_ms / 1e3)
-        assert rest.energy_j == pytest.approx(100, abs=1.1) and rest.seconds == pytest.approx(1.0)
+        reading, rest_reading = trial.readings["gpu-0"], trial.rest_readings["gpu-0"]
+        assert reading.energy_j == pytest.approx(run_ms / 10, abs=1.1)
+        assert reading.seconds == pytest.approx(run_ms / 1e3)
+        assert rest_reading.energy_j == pytest.approx(
+            100, abs=1.1
+        ) and rest_reading.seconds == pytest.approx(1.0)
 
 
 @dataclass
@@ -82,7 +84,7 @@ class FastCard(SlowCard):
         return {"gpu-0": Reading(at_ns, at_ns, round(self.now_ms * 1e5), window_ns=MS)}
 
 
-def test_no_read_of_ours_stands_between_a_counter_s_edge_and_the_command(
+def test_the_counters_edge_is_the_last_read_before_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It would be part of the command: to read the sensors of a board takes milliseconds."""
@@ -105,7 +107,7 @@ class PolledCard(PolledSource):
         super().__init__({"gpu-0": lambda: 10**8}, {}, 60.0, ("gpu-0",), {"gpu-0": 100 * MS})
 
 
-def test_the_sum_of_a_polled_power_is_not_carried_on() -> None:
+def test_the_sum_of_a_polled_power_restarts_with_each_run() -> None:
     card = PolledCard()
     try:
         end, start = LocalSources({"nvml": card}, {}).edges()

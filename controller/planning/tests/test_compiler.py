@@ -18,8 +18,8 @@ METER = {"name": "m", "kind": "smartpower3", "port": "usb", "origin": "modelled"
 SYSTEM = {**METER, "channels": {"0": "system"}}
 
 
-def names_of(made: plans.Plan) -> list[str]:
-    return [configuration.name for configuration in made.configurations]
+def names_of(compiled_plan: plans.Plan) -> list[str]:
+    return [configuration.name for configuration in compiled_plan.configurations]
 
 
 def test_the_same_arguments_give_the_same_frozen_plan() -> None:
@@ -30,18 +30,18 @@ def test_the_same_arguments_give_the_same_frozen_plan() -> None:
 
 
 def test_run_ids_and_defaults_are_written_out() -> None:
-    made = compiled(suite())
-    run = made.runs[0]
+    compiled_plan = compiled(suite())
+    run = compiled_plan.runs[0]
     assert run.run_id == f"0000-b00-{run.configuration}-{run.workload}"
-    assert made.suite_id == "smoke-target-20260102T030405Z"
-    assert made.entries["file_io"].parameters["small_files"]
-    assert ("plain", "opal") in made.analysis.contrasts
-    assert ("opal", "dmcrypt-aes128") in made.analysis.contrasts
-    assert ("opal", "plain") not in made.analysis.contrasts
+    assert compiled_plan.suite_id == "smoke-target-20260102T030405Z"
+    assert compiled_plan.entries["file_io"].parameters["small_files"]
+    assert ("plain", "opal") in compiled_plan.analysis.contrasts
+    assert ("opal", "dmcrypt-aes128") in compiled_plan.analysis.contrasts
+    assert ("opal", "plain") not in compiled_plan.analysis.contrasts
 
 
 @pytest.mark.parametrize("name", suite_names())
-def test_every_suite_there_is_compiles(name: str) -> None:
+def test_every_suite_compiles_at_every_scale(name: str) -> None:
     loaded = load_suite(name)
     named = list(loaded.configurations)
     if disks := loaded.disks:
@@ -56,9 +56,9 @@ def target_with(names: list[str]) -> dict[str, Any]:
     """Return a target that has these configurations besides its own."""
     document = target()
     stacks = document["configurations"]
-    known = [stack["name"] for stack in stacks]
+    existing_names = [stack["name"] for stack in stacks]
     for name in names:
-        if name not in known:
+        if name not in existing_names:
             disk = name.partition("-on-")[2] or stacks[-1]["disk"]
             stacks.append({**stacks[-1], "name": name, "disk": disk})
             document["disks"].setdefault(disk, {**document["disks"]["plain"], "serial": name})
@@ -76,12 +76,12 @@ ON_DISKS = {
 }
 
 
-def test_a_suite_of_several_disks_has_what_there_is_on_each() -> None:
+def test_a_suite_of_several_disks_uses_each_disks_configurations() -> None:
     names = [f"{name}-on-{disk}" for disk in ("hdd", "ssd") for name in ("plain", "dmcrypt-aes128")]
-    made = compiled(suite(**ON_DISKS), target_with([*names, "opal-on-ssd"]))
-    assert names_of(made) == [*names, "opal-on-ssd"]
-    assert {"hdd", "ssd"} <= set(made.disks)
-    assert made.analysis.contrasts == (
+    compiled_plan = compiled(suite(**ON_DISKS), target_with([*names, "opal-on-ssd"]))
+    assert names_of(compiled_plan) == [*names, "opal-on-ssd"]
+    assert {"hdd", "ssd"} <= set(compiled_plan.disks)
+    assert compiled_plan.analysis.contrasts == (
         ("plain-on-hdd", "dmcrypt-aes128-on-hdd"),
         ("plain-on-ssd", "dmcrypt-aes128-on-ssd"),
         ("plain-on-ssd", "opal-on-ssd"),
@@ -92,7 +92,7 @@ def test_a_suite_of_several_disks_has_what_there_is_on_each() -> None:
     ]
     without = suite(**{**ON_DISKS, "contrasts": []})
     assert plan_contrasts(without, unencrypted) == [("plain-on-hdd", "plain-on-ssd")]
-    of_file_io = {run.configuration for run in made.runs if run.workload == "file_io"}
+    of_file_io = {run.configuration for run in compiled_plan.runs if run.workload == "file_io"}
     assert of_file_io == {"plain-on-hdd", "plain-on-ssd"}
 
 
@@ -106,21 +106,23 @@ def test_a_suite_of_several_disks_has_what_there_is_on_each() -> None:
         ),
     ],
 )
-def test_disks_that_carry_nothing_are_refused(changes: dict[str, object], words: Refusal) -> None:
+def test_disks_without_configurations_are_refused(
+    changes: dict[str, object], words: Refusal
+) -> None:
     with words:
         compiled(suite(**{**ON_DISKS, **changes}), target_with(["plain-on-hdd", "plain-on-ssd"]))
 
 
-def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
+def test_configurations_can_be_chosen_by_name() -> None:
     chosen = suite(configurations=["plain", "opal"], contrasts=[["plain", "opal"]])
-    made = compiled(chosen, configurations=["plain", "dmcrypt-aes128"])
-    assert names_of(made) == ["plain", "dmcrypt-aes128"]
-    assert made.analysis.contrasts == (("plain", "dmcrypt-aes128"),)
+    compiled_plan = compiled(chosen, configurations=["plain", "dmcrypt-aes128"])
+    assert names_of(compiled_plan) == ["plain", "dmcrypt-aes128"]
+    assert compiled_plan.analysis.contrasts == (("plain", "dmcrypt-aes128"),)
     with refuses("configuration-not-in-inventory"):
         compiled(suite(), configurations=["dmcrypt-aes1"])
 
 
-def test_only_what_the_suite_has_may_be_skipped() -> None:
+def test_only_entries_of_the_suite_may_be_skipped() -> None:
     assert compiled(suite(), skip=["idle"]).may_skip == ("idle",)
     assert plans.parse(plan()).may_skip == ()
     with refuses("unknown-name", nearest="did you mean idle?"):
@@ -129,8 +131,8 @@ def test_only_what_the_suite_has_may_be_skipped() -> None:
 
 def test_declared_contrasts_between_chosen_configurations_stay() -> None:
     chosen = suite(contrasts=[["opal", "plain"], ["plain", "dmcrypt-aes128"]])
-    made = compiled(chosen, configurations=["plain", "opal"])
-    assert made.analysis.contrasts == (("opal", "plain"),)
+    compiled_plan = compiled(chosen, configurations=["plain", "opal"])
+    assert compiled_plan.analysis.contrasts == (("opal", "plain"),)
 
 
 ONE_DISK = {
@@ -144,19 +146,21 @@ ONE_DISK = {
 def test_a_suite_runs_on_the_self_encrypting_disk_alone() -> None:
     alone = target_with(["sed-unlocked"])
     alone["configurations"] = [s for s in alone["configurations"] if s["name"] != "plain"]
-    made = compiled(suite(**ONE_DISK), alone)
-    assert names_of(made) == ["sed-unlocked", "opal"]
-    assert made.analysis.contrasts == (("sed-unlocked", "opal"),)
-    assert made.runs[-1].configuration == "sed-unlocked", "the extra block"
+    compiled_plan = compiled(suite(**ONE_DISK), alone)
+    assert names_of(compiled_plan) == ["sed-unlocked", "opal"]
+    assert compiled_plan.analysis.contrasts == (("sed-unlocked", "opal"),)
+    assert compiled_plan.runs[-1].configuration == "sed-unlocked", "the extra block"
 
 
-def test_one_disk_is_taken_only_where_it_is_meant() -> None:
-    both = target_with(["sed-unlocked"])
-    assert names_of(compiled(suite(**ONE_DISK), both)) == ["plain", "opal"]
-    made = compiled(suite(**ONE_DISK), both, configurations=["opal", "sed-unlocked"])
-    assert made.analysis.contrasts == (("sed-unlocked", "opal"),)
+def test_one_disk_names_apply_only_if_needed_or_chosen() -> None:
+    with_both_disks = target_with(["sed-unlocked"])
+    assert names_of(compiled(suite(**ONE_DISK), with_both_disks)) == ["plain", "opal"]
+    compiled_plan = compiled(
+        suite(**ONE_DISK), with_both_disks, configurations=["opal", "sed-unlocked"]
+    )
+    assert compiled_plan.analysis.contrasts == (("sed-unlocked", "opal"),)
     with refuses("unknown-name", nearest="did you mean plain?"):
-        compiled(suite(**{**ONE_DISK, "one_disk": {"plian": "x"}}), both)
+        compiled(suite(**{**ONE_DISK, "one_disk": {"plian": "x"}}), with_both_disks)
 
 
 @pytest.mark.parametrize(
@@ -167,24 +171,24 @@ def test_one_disk_is_taken_only_where_it_is_meant() -> None:
         ("mysql", {"server": "mariadb"}, "mariadb"),
     ],
 )
-def test_the_database_server_is_the_targets_choice_unless_the_suite_names_one(
+def test_the_suites_database_server_overrides_the_targets(
     database: str, parameters: dict[str, object], server: str
 ) -> None:
     chosen = suite(workloads=[{"name": "sql", "parameters": parameters}])
-    made = compiled(chosen, {**target(), "database": database})
-    assert made.workloads[0].parameters["server"] == server
+    compiled_plan = compiled(chosen, {**target(), "database": database})
+    assert compiled_plan.workloads[0].parameters["server"] == server
 
 
 def test_the_watermark_suits_the_slowest_meter() -> None:
-    made = compiled(suite(), {**target(), "meters": [SYSTEM]})
-    assert made.watermark == Watermark(chip_s=0.105, pad_s=0.5)
-    assert plans.parse(made.document()).watermark == made.watermark
+    compiled_plan = compiled(suite(), {**target(), "meters": [SYSTEM]})
+    assert compiled_plan.watermark == Watermark(chip_s=0.105, pad_s=0.5)
+    assert plans.parse(compiled_plan.document()).watermark == compiled_plan.watermark
     slower = {**SYSTEM, "name": "meter1", "settings": {"interval_ms": 1000}}
-    made = compiled(suite(), {**target(), "meters": [SYSTEM, slower]})
-    assert made.watermark == Watermark(chip_s=1.3, pad_s=3.0)
+    compiled_plan = compiled(suite(), {**target(), "meters": [SYSTEM, slower]})
+    assert compiled_plan.watermark == Watermark(chip_s=1.3, pad_s=3.0)
 
 
-def test_a_watermark_that_nobody_sees_or_wants_is_not_planned() -> None:
+def test_no_watermark_without_a_meter_or_if_switched_off() -> None:
     assert plan()["watermark"] is None
     metered = {**target(), "meters": [SYSTEM]}
     assert compiled(suite(watermark=False), metered).document()["watermark"] is None
@@ -194,8 +198,8 @@ def test_a_watermark_that_nobody_sees_or_wants_is_not_planned() -> None:
 def test_phases_are_padded_for_a_slow_meter_only(interval_ms: int, pad_s: float) -> None:
     assert plan()["pad_s"] == 0
     metered = {**target(), "meters": [{**SYSTEM, "settings": {"interval_ms": interval_ms}}]}
-    made = compiled(suite(), metered)
-    assert made.pad_s == plans.parse(made.document()).pad_s == pad_s
+    compiled_plan = compiled(suite(), metered)
+    assert compiled_plan.pad_s == plans.parse(compiled_plan.document()).pad_s == pad_s
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,7 @@ def test_phases_are_padded_for_a_slow_meter_only(interval_ms: int, pad_s: float)
         ({"channels": {"9": "system"}}, refuses("unknown-channel", channel="9")),
     ],
 )
-def test_a_meter_that_cannot_be_is_refused(meter: dict[str, object], message: Refusal) -> None:
+def test_an_invalid_meter_is_refused(meter: dict[str, object], message: Refusal) -> None:
     with message:
         compiled(suite(), {**target(), "meters": [{**SYSTEM, **meter}]})
 
@@ -215,8 +219,10 @@ def test_the_first_meter_that_has_a_channel_is_its_reference() -> None:
         {**METER, "name": name, "channels": channels}
         for name, channels in (("a", {"0": "drive"}), ("b", {"0": "system", "1": "drive"}))
     ]
-    made = compiled(load_suite("smoke"), {**target(), "meters": meters}, configurations=["plain"])
-    assert made.reference_meters == {"drive": "a", "system": "b"}
+    compiled_plan = compiled(
+        load_suite("smoke"), {**target(), "meters": meters}, configurations=["plain"]
+    )
+    assert compiled_plan.reference_meters == {"drive": "a", "system": "b"}
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
@@ -226,66 +232,71 @@ def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
 
 
 def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
-    made, without = compiled(suite(drift_check=True)), compiled(suite())
+    compiled_plan, without = compiled(suite(drift_check=True)), compiled(suite())
     assert without.document()["drift_check"] is None
-    assert made.document()["drift_check"] == {
+    assert compiled_plan.document()["drift_check"] == {
         "workload": "drift_check",
         "configuration": "plain",
         "limit": 0.01,
         "every": 1,
     }
-    runs = made.runs
+    runs = compiled_plan.runs
     assert [run.run_id for run in (runs[0], runs[-1])] == [
         "0000-b00-plain-drift_check",
         f"{len(runs) - 1:04d}-b02-plain-drift_check",
     ]
     between, others = (
         [(r.block, r.configuration, r.workload) for r in each.runs if r.workload != "drift_check"]
-        for each in (made, without)
+        for each in (compiled_plan, without)
     )
     assert between == others
     assert [run.index for run in runs] == list(range(len(runs)))
-    assert made.entries["drift_check"].parameters == {"seconds": 10}
+    assert compiled_plan.entries["drift_check"].parameters == {"seconds": 10}
 
 
 @pytest.mark.parametrize(
     ("every", "before"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (4, [0, 4]), (9, [0])]
 )
-def test_the_drift_check_stands_between_blocks(every: int, before: list[int]) -> None:
-    made = compiled(suite(drift_check={"every": every}, blocks=5))
-    runs = made.runs
+def test_the_drift_check_runs_between_blocks(every: int, before: list[int]) -> None:
+    compiled_plan = compiled(suite(drift_check={"every": every}, blocks=5))
+    runs = compiled_plan.runs
     checks = [run.index for run in runs if run.workload == "drift_check"]
     assert [runs[index].block for index in checks] == [*before, 4]
     for index in checks[1:-1]:
         assert runs[index - 1].block < runs[index].block == runs[index + 1].block
     assert checks[-1] == len(runs) - 1
-    assert made.workloads[-1].parameters == {"seconds": 10}
+    assert compiled_plan.workloads[-1].parameters == {"seconds": 10}
 
 
-def test_the_drift_check_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
+def test_the_drift_check_runs_on_the_unencrypted_configuration() -> None:
     described = target()
     described["configurations"][0]["name"] = "bare"
     described["configurations"].reverse()
-    made = compiled(suite(drift_check={"seconds": 2}), described)
-    assert made.drift_check and made.drift_check.configuration == "bare"
-    assert made.document()["workloads"][-1] == {"name": "drift_check", "parameters": {"seconds": 2}}
-    made = compiled(suite(drift_check=True), configurations=["opal", "dmcrypt-aes128"])
-    assert made.drift_check and made.drift_check.configuration == "opal", "without a plain one"
+    compiled_plan = compiled(suite(drift_check={"seconds": 2}), described)
+    assert compiled_plan.drift_check and compiled_plan.drift_check.configuration == "bare"
+    assert compiled_plan.document()["workloads"][-1] == {
+        "name": "drift_check",
+        "parameters": {"seconds": 2},
+    }
+    compiled_plan = compiled(suite(drift_check=True), configurations=["opal", "dmcrypt-aes128"])
+    assert compiled_plan.drift_check and compiled_plan.drift_check.configuration == "opal", (
+        "without a plain one"
+    )
 
 
-def test_a_suite_is_not_preconditioned_unless_it_asks_for_it() -> None:
+def test_a_suite_preconditions_only_on_request() -> None:
     assert "precondition" not in plan() and plan()["discard_first"]
     assert "precondition" not in plan(precondition=False)
     assert not any(load_suite(name).precondition for name in suite_names())
 
 
-def test_preconditioning_takes_the_specifications_numbers_and_ends_discarding() -> None:
+def test_preconditioning_has_the_specifications_defaults_and_disables_discard() -> None:
     defaults = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
     assert plan(precondition=True)["precondition"] == defaults
-    made = plan(precondition={"rounds": 7, "access": "random"})
-    assert made["precondition"] == {**defaults, "rounds": 7, "access": "random"}
-    assert made["discard_first"] is False
-    parsed = plans.parse(made)
+    compiled_plan = plan(precondition={"rounds": 7, "access": "random"})
+    assert compiled_plan["precondition"] == {**defaults, "rounds": 7, "access": "random"}
+    assert compiled_plan["discard_first"] is False
+    parsed = plans.parse(compiled_plan)
     assert parsed.precondition is not None
     assert parsed.precondition.most_bytes(parsed.extent) == 9 * 2**30
     with refuses("precondition-and-discard"):

@@ -23,7 +23,7 @@ NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=Tru
 
 
 @given(NAMES, NAMES, st.integers(1, 5), st.integers(0, 2**32))
-def test_each_block_enters_each_configuration_once_and_does_every_workload_there(
+def test_each_block_enters_each_configuration_once_and_runs_all_workloads(
     stacks: list[str], loads: list[str], blocks: int, seed: int
 ) -> None:
     runs = order(stacks, loads, blocks=blocks, seed=seed)
@@ -39,7 +39,7 @@ def test_each_block_enters_each_configuration_once_and_does_every_workload_there
 
 
 @given(NAMES, st.integers(2, 5), st.integers(0, 2**32))
-def test_a_block_begins_with_the_configuration_that_the_one_before_ended_with(
+def test_a_block_begins_with_the_last_configuration_of_the_one_before(
     stacks: list[str], blocks: int, seed: int
 ) -> None:
     """So each follows itself as often as any other, and what it leaves behind cancels."""

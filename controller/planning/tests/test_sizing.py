@@ -31,27 +31,27 @@ BLOCK_S = 3 * 40 + 3 * SWITCH_S + 5 * GAP_S
 def walk(document: dict[str, Any], slower: Sequence[float] = (1, 1, 1, 1, 1)) -> list[Entry]:
     """Return the journal of a finished suite; block n takes `slower[n]` times as long."""
     lines: list[tuple[float, str, str]] = [(0, "suite-started", "")]
-    now, before = 10.0, None
+    new_plan, before = 10.0, None
     for run in document["runs"]:
         times = slower[run["block"]]
         where = (run["block"], run["configuration"])
         if where != before:
-            lines.append((now, "switching", run["run_id"]))
-            now += SWITCH_S * times
-        lines.append((now, "running", run["run_id"]))
-        now += RUN_S.get(run["workload"], 10.0) * times
-        lines.append((now, "finished", run["run_id"]))
-        now, before = now + GAP_S, where
-    return journal([*lines, (now + 9, "suite-finished", "")])
+            lines.append((new_plan, "switching", run["run_id"]))
+            new_plan += SWITCH_S * times
+        lines.append((new_plan, "running", run["run_id"]))
+        new_plan += RUN_S.get(run["workload"], 10.0) * times
+        lines.append((new_plan, "finished", run["run_id"]))
+        new_plan, before = new_plan + GAP_S, where
+    return journal([*lines, (new_plan + 9, "suite-finished", "")])
 
 
 def keep(
     folder: Path, document: dict[str, Any], entries: Sequence[Entry], wall_s: float | None = None
 ) -> None:
-    made = suite_folder(folder / f"{len(list(folder.iterdir()))}", document, entries)
+    fitted = suite_folder(folder / f"{len(list(folder.iterdir()))}", document, entries)
     if wall_s:
         line = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": wall_s}
-        (made / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+        (fitted / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
 
 
 def keep_past(folder: Path, wall_s: float | None = None) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def keep_past(folder: Path, wall_s: float | None = None) -> dict[str, Any]:
 
 
 def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
-    made = plans.parse(document)
-    known = past_durations.read_durations(folder, made.host, made.origin)
-    return sizing.fit(made, known, hours)
+    fitted = plans.parse(document)
+    durations = past_durations.read_durations(folder, fitted.host, fitted.origin)
+    return sizing.fit(fitted, durations, hours)
 
 
-def test_blocks_are_reckoned_from_what_was_seen(tmp_path: Path) -> None:
+def test_blocks_are_fitted_to_earlier_durations(tmp_path: Path) -> None:
     """One block of 137 s seen: a tenth in reserve. Then 3 of them fit, or 2."""
     past = plan(blocks=1)
     entries = walk(past)
@@ -88,7 +88,7 @@ def test_blocks_are_reckoned_from_what_was_seen(tmp_path: Path) -> None:
     assert "2 min 17 s" in fitted.sentences[0] and fitted.sentences[0].startswith("3 blocks in ")
 
 
-def test_the_reserve_is_the_bound_of_the_blocks_seen(tmp_path: Path) -> None:
+def test_the_reserve_is_the_prediction_bound_of_earlier_blocks(tmp_path: Path) -> None:
     """Five blocks, 0 and ±5 and ±10 % apart from their mean: 0.079 · t(95 %, 4) · √1.2 = 18 %."""
     past = plan(blocks=5)
     keep(tmp_path, past, walk(past, (1.0, 0.9, 1.1, 0.95, 1.05)))
@@ -98,7 +98,7 @@ def test_the_reserve_is_the_bound_of_the_blocks_seen(tmp_path: Path) -> None:
     assert "5 blocks" in basis.reserve
 
 
-def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
+def test_rests_are_those_of_the_new_plan(tmp_path: Path) -> None:
     keep_past(tmp_path, BLOCK_S + 60)
     longer = plan(blocks=1, settle_s=3, tail_s=6)
     gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
@@ -109,39 +109,41 @@ def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
 def test_drift_checks_are_part_of_the_ends_and_of_the_blocks(tmp_path: Path) -> None:
     past = plan(blocks=1, drift_check=True)
     keep(tmp_path, past, walk(past), wall_s=1000)
-    known = past_durations.read_durations(tmp_path, "target", "modelled")
-    assert len(known.blocks) == 1, "the drift check's place in a block does not break it"
-    basis = sizing.fit(plans.parse(past), known, 9).basis
-    without = sizing.fit(compiled(suite(blocks=1)), known, 9).basis
+    durations = past_durations.read_durations(tmp_path, "target", "modelled")
+    assert len(durations.blocks) == 1, "the drift check's place in a block does not break it"
+    basis = sizing.fit(plans.parse(past), durations, 9).basis
+    without = sizing.fit(compiled(suite(blocks=1)), durations, 9).basis
     assert basis.ends_s - without.ends_s == pytest.approx(2 * (20 + SWITCH_S))
-    ratio = known.ratios()[0]
+    ratio = durations.ratios()[0]
     assert basis.block_s - without.block_s == pytest.approx((20 + SWITCH_S) * ratio, rel=0.01)
 
 
-def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None:
+def test_an_unfinished_suite_gives_run_durations_but_no_block(tmp_path: Path) -> None:
     past = plan(blocks=1)
     entries = walk(past)
     keep(tmp_path, past, entries[:-2])
     (tmp_path / "0" / "journal.jsonl").open("a").write('{"seq": 99, "t_mo')  # a power cut's line
-    known = past_durations.read_durations(tmp_path, "target", "modelled")
-    assert len(known.runs_s) == 5 and known.blocks == [] and known.ends_s == []
+    durations = past_durations.read_durations(tmp_path, "target", "modelled")
+    assert len(durations.runs_s) == 5 and durations.blocks == [] and durations.ends_s == []
     last = past["runs"][-1]
-    others = {f: s for f, s in known.runs_s.items() if f[0] == last["workload"]}
+    others = {f: s for f, s in durations.runs_s.items() if f[0] == last["workload"]}
     fitted = fit(tmp_path, past, 9)
     assert len(others) == 2, "the configuration that was not reached is taken as slow as these"
     assert fitted.basis.block_s == pytest.approx(BLOCK_S - 5 * GAP_S)
     assert "none was seen yet" in fitted.sentences[1]
 
 
-def test_what_a_suite_took_to_precondition_its_disks_is_no_others_end(tmp_path: Path) -> None:
+def test_preconditioning_time_is_not_counted_as_end(tmp_path: Path) -> None:
     past = plan(blocks=1)
-    first, *rest = walk(past)
-    keep(tmp_path, past, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
-    known = past_durations.read_durations(tmp_path, "target", "modelled")
-    assert len(known.runs_s) == 6 and known.ends_s == []
+    first, *later_entries = walk(past)
+    keep(
+        tmp_path, past, [first, replace(first, state="preconditioned"), *later_entries], wall_s=9999
+    )
+    durations = past_durations.read_durations(tmp_path, "target", "modelled")
+    assert len(durations.runs_s) == 6 and durations.ends_s == []
 
 
-def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path) -> None:
+def test_waiting_counts_for_the_block_but_not_the_run(tmp_path: Path) -> None:
     past = plan(blocks=1)
     entries = walk(past)
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
@@ -152,31 +154,33 @@ def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path)
         *(Entry(e.seq, e.t_mono_ns + 50 * 10**9, "b", e.state, e.run_id, "") for e in entries[at:]),
     ]
     keep(tmp_path, past, late)
-    known = past_durations.read_durations(tmp_path, "target", "modelled")
-    assert {costs[0] for costs in known.runs_s.values()} == {8.0, 28.0}
+    durations = past_durations.read_durations(tmp_path, "target", "modelled")
+    assert {costs[0] for costs in durations.runs_s.values()} == {8.0, 28.0}
     assert fit(tmp_path, past, 9).basis.block_s == pytest.approx(BLOCK_S + 50, abs=0.1)
 
 
-def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
+def test_times_across_a_power_cut_are_ignored(tmp_path: Path) -> None:
     past = plan(blocks=1)
     entries = walk(past)
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
     after = [Entry(e.seq, e.t_mono_ns, "c", e.state, e.run_id, "") for e in entries[at:]]
     keep(tmp_path, past, [*entries[:at], *after])
-    known = past_durations.read_durations(tmp_path, "target", "modelled")
-    assert sum(len(costs) for costs in known.runs_s.values()) == 5
-    assert known.blocks == []
+    durations = past_durations.read_durations(tmp_path, "target", "modelled")
+    assert sum(len(costs) for costs in durations.runs_s.values()) == 5
+    assert durations.blocks == []
 
 
 @pytest.mark.parametrize("change", [{"host": "other"}, {"origin": "measured"}])
-def test_suites_of_another_host_tell_nothing(tmp_path: Path, change: dict[str, str]) -> None:
+def test_suites_of_another_host_or_origin_are_ignored(
+    tmp_path: Path, change: dict[str, str]
+) -> None:
     past = plan(blocks=1)
     keep(tmp_path, plans.freeze({**past, **change}), walk(past))
     with refuses("duration-unknown"):
         fit(tmp_path, past, 9)
 
 
-def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Path) -> None:
+def test_unmeasured_sizes_are_refused_with_a_command_at_their_scale(tmp_path: Path) -> None:
     keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "file_io", "parameters": {"large_mib": 1}}]
     with refuses(
@@ -192,13 +196,13 @@ def test_other_sizes_were_not_seen_and_the_way_out_names_the_scale(tmp_path: Pat
 
 
 @pytest.mark.parametrize("hours", [0, -1, float("nan"), float("inf")])
-def test_hours_that_are_none_are_refused(tmp_path: Path, hours: float) -> None:
+def test_invalid_hours_are_refused(tmp_path: Path, hours: float) -> None:
     past = keep_past(tmp_path)
     with refuses("invalid-hours"):
         fit(tmp_path, past, hours)
 
 
-def test_too_short_a_night_is_refused_with_what_one_block_takes(tmp_path: Path) -> None:
+def test_too_few_hours_are_refused_with_the_time_of_a_block(tmp_path: Path) -> None:
     past = keep_past(tmp_path, BLOCK_S + 60)
     with refuses(
         "no-block-fits",
@@ -211,7 +215,7 @@ def test_too_short_a_night_is_refused_with_what_one_block_takes(tmp_path: Path) 
     assert fit(tmp_path, past, 0.06).blocks == 1
 
 
-def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
+def test_damaged_suites_are_ignored(tmp_path: Path) -> None:
     for number, text in enumerate(("{", "[]", '{"host": "target", "origin": "modelled"}')):
         (tmp_path / f"damaged-{number}").mkdir()
         (tmp_path / f"damaged-{number}" / "plan.json").write_text(text, encoding="utf-8")
@@ -223,9 +227,7 @@ def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [{"drift_check": 2.5}, {"runs": [{"workload": "nonesuch"}]}])
-def test_a_suite_whose_plan_is_damaged_tells_nothing(
-    tmp_path: Path, damage: dict[str, Any]
-) -> None:
+def test_suites_with_damaged_plans_are_ignored(tmp_path: Path, damage: dict[str, Any]) -> None:
     past = plan(blocks=3)
     runs = damage.get("runs", past["runs"])
     past |= damage | {"runs": [{**past["runs"][0], **runs[0]}, *past["runs"][1:]]}
@@ -233,15 +235,15 @@ def test_a_suite_whose_plan_is_damaged_tells_nothing(
     assert past_durations.read_durations(tmp_path, past["host"], past["origin"]).suites == []
 
 
-def test_the_plan_keeps_what_its_blocks_were_fitted_to() -> None:
+def test_the_plan_records_hours_and_basis() -> None:
     basis = FitBasis(suites=("s",), block_s=137.0)
-    made = compiled(suite(), blocks=5, fitted=Fitted(9.0, basis))
-    parsed = plans.parse(made.document())
+    fitted = compiled(suite(), blocks=5, fitted=Fitted(9.0, basis))
+    parsed = plans.parse(fitted.document())
     assert parsed.hours == 9.0 and parsed.basis == basis and parsed.blocks == 5
     assert plan()["hours"] is None and plan()["basis"] is None
 
 
-def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> None:
+def test_planning_uses_durations_from_its_output_folder(tmp_path: Path) -> None:
     (tmp_path / "target.json").write_text(json.dumps(target()), encoding="utf-8")
 
     def planned(*options: str) -> subprocess.CompletedProcess[str]:
@@ -256,16 +258,16 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
     document = json.loads((first / "plan.json").read_text(encoding="utf-8"))
     suite_folder(first, document, walk(document))
     time.sleep(1)  # suites are named by the second
-    done = planned("--hours", "1")
-    assert done.returncode == 0 and " blocks in 1 h 00 min: a block takes " in done.stdout
-    made = json.loads((Path(done.stdout.split()[-1]) / "plan.json").read_text(encoding="utf-8"))
-    assert made["hours"] == 1.0 and made["basis"]["suites"] == [document["suite_id"]]
-    assert made["blocks"] == made["runs"][-1]["block"] + 1 > 1
-    both = planned("--hours", "1", "--blocks", "2")
-    assert both.returncode == 2 and both.stderr.count("\n") == 1
+    result = planned("--hours", "1")
+    assert result.returncode == 0 and " blocks in 1 h 00 min: a block takes " in result.stdout
+    fitted = json.loads((Path(result.stdout.split()[-1]) / "plan.json").read_text(encoding="utf-8"))
+    assert fitted["hours"] == 1.0 and fitted["basis"]["suites"] == [document["suite_id"]]
+    assert fitted["blocks"] == fitted["runs"][-1]["block"] + 1 > 1
+    sentences = planned("--hours", "1", "--blocks", "2")
+    assert sentences.returncode == 2 and sentences.stderr.count("\n") == 1
 
 
-def test_an_entry_takes_as_long_as_its_workload_did_under_any_name(tmp_path: Path) -> None:
+def test_durations_are_shared_between_entries_of_a_workload(tmp_path: Path) -> None:
     keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "again", "workload": "file_io", "repeat": 2}]
     basis = fit(tmp_path, plan(blocks=1, workloads=loads), 9).basis
@@ -273,7 +275,7 @@ def test_an_entry_takes_as_long_as_its_workload_did_under_any_name(tmp_path: Pat
     assert basis.block_s == pytest.approx((BLOCK_S - 5 * GAP_S + 3 * 30) * gaps, abs=0.1)
 
 
-def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_path: Path) -> None:
+def test_missing_parameters_of_older_plans_have_their_defaults(tmp_path: Path) -> None:
     past = plan(blocks=1)
     older = json.loads(json.dumps(past))
     for load in older["workloads"]:
@@ -282,7 +284,7 @@ def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_pa
     assert fit(tmp_path, past, 9).basis.block_s == pytest.approx(BLOCK_S)
 
 
-def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) -> None:
+def test_extra_blocks_are_counted_once(tmp_path: Path) -> None:
     keep_past(tmp_path, BLOCK_S + 60)
     extra = {"blocks": 2, "configurations": ["plain", "opal"], "workloads": ["file_io"]}
     without, fitted = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
@@ -290,7 +292,7 @@ def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) ->
     assert fitted.ends_s - without.ends_s == pytest.approx(4 * (30 + SWITCH_S))
 
 
-def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
+def test_skipped_workloads_take_no_time(tmp_path: Path) -> None:
     past = plan(blocks=1)
     skipped = {run["run_id"] for run in past["runs"] if run["workload"] == "file_io"}
     walked = [entry for entry in walk(past) if entry.run_id not in skipped]
@@ -299,6 +301,6 @@ def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
         for run_id in skipped
     ]
     keep(tmp_path, past, [*walked[:-1], *skips, walked[-1]], wall_s=300)
-    known = past_durations.read_durations(tmp_path, "target", "modelled")
-    assert known.skipped == {"file_io"} and len(known.blocks) == 1
+    durations = past_durations.read_durations(tmp_path, "target", "modelled")
+    assert durations.skipped == {"file_io"} and len(durations.blocks) == 1
     assert fit(tmp_path, past, 9).blocks > 1

@@ -48,8 +48,8 @@ def full_suite(**changes: Any) -> Suite:
     return suite(**{"workloads": ENTRIES, "extra": EXTRA, "comparisons": [COMPARISON], **changes})
 
 
-def of_block(made: Plan, block: int) -> list[Run]:
-    return [run for run in made.runs if run.block == block]
+def of_block(compiled_plan: Plan, block: int) -> list[Run]:
+    return [run for run in compiled_plan.runs if run.block == block]
 
 
 def unknown(nearest: str) -> Refusal:
@@ -111,7 +111,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("changes", "place", "word"), REFUSED)
-def test_a_fault_is_refused_with_its_place(changes: dict[str, Any], place: str, word: str) -> None:
+def test_an_invalid_value_is_refused_with_its_place(
+    changes: dict[str, Any], place: str, word: str
+) -> None:
     with refuses("suite-invalid", suite="smoke") as refusal:
         suite(**changes)
     assert re.search(rf"{place}.*(?:{word})", str(refusal.value.facts["error"]))
@@ -145,7 +147,7 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, word: Ref
 
 
 @pytest.mark.parametrize("name", suite_names())
-def test_what_is_to_run_in_the_lab_fits_there(name: str) -> None:
+def test_suites_at_lab_scale_fit_the_lab(name: str) -> None:
     """Require what the lab has: disks of 1 GiB, 3 GiB of memory, some 4 GiB free.
 
     What a workload needs of its assets is known there alone.
@@ -176,35 +178,35 @@ def test_a_seed_gives_the_order_that_it_gave_before(name: str, blocks: int, sha2
     assert hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest() == sha256
 
 
-def test_a_block_holds_each_entry_as_often_and_where_the_suite_says() -> None:
-    made = compiled(full_suite())
-    first = Counter((run.configuration, run.workload) for run in of_block(made, 0))
+def test_a_block_repeats_entries_on_their_configurations() -> None:
+    compiled_plan = compiled(full_suite())
+    first = Counter((run.configuration, run.workload) for run in of_block(compiled_plan, 0))
     assert first == {
         **{(stack, "idle"): 1 for stack in ("plain", "opal", "dmcrypt-aes128")},
         **{(stack, "file_io"): 2 for stack in ("plain", "opal", "dmcrypt-aes128")},
         **{(stack, "file_io-warm"): 1 for stack in ("plain", "dmcrypt-aes128")},
     }
-    written = made.document()["workloads"]
+    written = compiled_plan.document()["workloads"]
     assert written[2]["workload"] == "file_io"
     assert "workload" not in written[1], "the same as its name"
     assert written[2]["parameters"]["cache"] == "warm"
 
 
-def test_what_is_there_for_a_question_says_that_it_does_not_count() -> None:
+def test_entries_not_in_the_overall_sum_are_marked() -> None:
     warm = {"name": "file_io-warm", "workload": "file_io", "overall": False}
-    made = plan(workloads=[{"name": "file_io", "overall": True}, warm])
-    assert [entry.get("overall") for entry in made["workloads"]] == [None, False]
+    compiled_plan = plan(workloads=[{"name": "file_io", "overall": True}, warm])
+    assert [entry.get("overall") for entry in compiled_plan["workloads"]] == [None, False]
 
 
-def test_repetitions_have_a_number_an_id_and_a_seed_of_their_own() -> None:
-    made = compiled(full_suite())
-    repeated = [run for run in of_block(made, 0) if run.workload == "file_io"]
+def test_repetitions_have_separate_numbers_ids_and_seeds() -> None:
+    compiled_plan = compiled(full_suite())
+    repeated = [run for run in of_block(compiled_plan, 0) if run.workload == "file_io"]
     for run in repeated:
         assert run.run_id.endswith(f"-{run.configuration}-file_io.{run.repeat}")
     assert sorted(run.repeat or 0 for run in repeated) == [0, 0, 0, 1, 1, 1]
-    for run in made.document()["runs"]:
+    for run in compiled_plan.document()["runs"]:
         assert ("repeat" in run) == (run["workload"] == "file_io")
-    parsed = plans.parse(made.document())
+    parsed = plans.parse(compiled_plan.document())
     seeds = {
         (run.workload, run.repeat): {
             seed_of(parsed, other)
@@ -219,41 +221,43 @@ def test_repetitions_have_a_number_an_id_and_a_seed_of_their_own() -> None:
 
 
 def test_extra_blocks_follow_the_full_ones_and_the_drift_check_closes() -> None:
-    made = compiled(full_suite(drift_check=True))
-    assert made.blocks == 3
-    assert made.document()["extra_blocks"] == {"first": 3, "count": 2}
+    compiled_plan = compiled(full_suite(drift_check=True))
+    assert compiled_plan.blocks == 3
+    assert compiled_plan.document()["extra_blocks"] == {"first": 3, "count": 2}
     for block in (3, 4):
-        runs = [run for run in of_block(made, block) if run.workload != "drift_check"]
+        runs = [run for run in of_block(compiled_plan, block) if run.workload != "drift_check"]
         assert Counter((run.configuration, run.workload) for run in runs) == {
             ("plain", "idle"): 1,
             ("plain", "file_io-warm"): 1,
             ("opal", "idle"): 1,
         }
         assert len(list(groupby(run.configuration for run in runs))) == 2
-    assert made.runs[-1].workload == "drift_check" and made.runs[-1].block == 4
-    assert [run.index for run in made.runs] == list(range(len(made.runs)))
+    assert compiled_plan.runs[-1].workload == "drift_check" and compiled_plan.runs[-1].block == 4
+    assert [run.index for run in compiled_plan.runs] == list(range(len(compiled_plan.runs)))
     assert "extra_blocks" not in plan()
     assert compiled(full_suite(extra={"blocks": 0})) == compiled(full_suite(extra=None))
 
 
-def test_a_longer_plan_begins_like_a_shorter_one_with_all_of_it() -> None:
+def test_a_longer_suite_begins_like_a_shorter_one() -> None:
     shorter, longer = (compiled(full_suite(blocks=blocks)).runs for blocks in (2, 3))
     full = [run for run in shorter if run.block < 2]
     assert list(longer[: len(full)]) == full
 
 
-def test_comparisons_are_written_out_with_the_configurations_that_have_both() -> None:
-    made = compiled(full_suite()).document()["analysis"]["comparisons"]
-    assert made == [{**COMPARISON, "configurations": ["plain", "dmcrypt-aes128"]}]
+def test_comparisons_list_the_configurations_that_run_both_sides() -> None:
+    compiled_plan = compiled(full_suite()).document()["analysis"]["comparisons"]
+    assert compiled_plan == [{**COMPARISON, "configurations": ["plain", "dmcrypt-aes128"]}]
     idle = {**COMPARISON, "second": {"workload": "idle"}, "configurations": ["opal"]}
     del idle["per"]
-    (made,) = compiled(full_suite(comparisons=[idle])).document()["analysis"]["comparisons"]
-    assert made["second"] == {"workload": "idle", "phase": "all"}
-    assert made["per"] is None and made["configurations"] == ["opal"]
+    (compiled_plan,) = compiled(full_suite(comparisons=[idle])).document()["analysis"][
+        "comparisons"
+    ]
+    assert compiled_plan["second"] == {"workload": "idle", "phase": "all"}
+    assert compiled_plan["per"] is None and compiled_plan["configurations"] == ["opal"]
     assert "comparisons" not in plan()["analysis"]
 
 
-def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
+def test_entries_without_a_chosen_configuration_are_left_out() -> None:
     without = compiled(full_suite(), configurations=["opal"])
     assert list(without.entries) == ["idle", "file_io"]
     assert not without.analysis.comparisons
@@ -318,36 +322,36 @@ def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
         ({"comparisons": [COMPARISON, COMPARISON]}, refuses("comparison-twice")),
     ],
 )
-def test_names_that_do_not_fit_together_are_refused(
+def test_unknown_and_conflicting_names_are_refused(
     changes: dict[str, Any], message: Refusal
 ) -> None:
     with message:
         compiled(full_suite(**changes))
 
 
-def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
+def test_a_scale_changes_parameters_and_the_summary() -> None:
     scale = {
         "blocks": 2,
         "drift_check": {"seconds": 1},
         "precondition": {"rounds": 5},
         "workloads": {"file_io": {"large_mib": 8}, "idle": {"seconds": 1}},
     }
-    both = suite(
+    scaled_suite = suite(
         precondition=True,
         workloads=[{"name": "idle"}, {"name": "file_io", "parameters": {"small_files": 3}}],
         scales={"lab": scale},
     )
-    made = compiled(at_scale(both, "lab"))
-    sizes = {entry.name: entry.parameters for entry in made.workloads}
-    assert made.scale == "lab: for tests" and made.blocks == 2
+    compiled_plan = compiled(at_scale(scaled_suite, "lab"))
+    sizes = {entry.name: entry.parameters for entry in compiled_plan.workloads}
+    assert compiled_plan.scale == "lab: for tests" and compiled_plan.blocks == 2
     assert sizes["file_io"]["large_mib"] == 8 and sizes["file_io"]["small_files"] == 3
     assert sizes["idle"] == {"seconds": 1.0} and sizes["drift_check"] == {"seconds": 1}
-    assert made.precondition and made.precondition.rounds == 5
-    unscaled = compiled(at_scale(both, None))
+    assert compiled_plan.precondition and compiled_plan.precondition.rounds == 5
+    unscaled = compiled(at_scale(scaled_suite, None))
     assert unscaled.scale == "for tests" and unscaled.blocks == 3
 
 
-def test_a_scale_changes_where_and_how_often_and_what_is_asked() -> None:
+def test_a_scale_changes_entries_extra_blocks_and_comparisons() -> None:
     lab = {
         "rapl_hz": 5,
         "extra": {"blocks": 1},
@@ -355,17 +359,17 @@ def test_a_scale_changes_where_and_how_often_and_what_is_asked() -> None:
         "workloads": {"file_io-warm": {"large_mib": 8}},
         "comparisons": {"caching": {"question": "Here?", "first": {"workload": "idle"}}},
     }
-    made = compiled(at_scale(full_suite(scales={"lab": lab}), "lab"))
-    assert Counter(run.workload for run in of_block(made, 0)) == {
+    compiled_plan = compiled(at_scale(full_suite(scales={"lab": lab}), "lab"))
+    assert Counter(run.workload for run in of_block(compiled_plan, 0)) == {
         "idle": 3,
         "file_io": 3,
         "file_io-warm": 1,
     }
-    assert made.document()["rapl_hz"] == 5
-    assert made.extra_blocks == plans.ExtraBlocks(first=3, count=1)
-    sizes = {entry.name: entry.parameters for entry in made.workloads}
+    assert compiled_plan.document()["rapl_hz"] == 5
+    assert compiled_plan.extra_blocks == plans.ExtraBlocks(first=3, count=1)
+    sizes = {entry.name: entry.parameters for entry in compiled_plan.workloads}
     assert sizes["file_io-warm"]["large_mib"] == 8 and sizes["file_io"]["large_mib"] == 64
-    (compared,) = made.analysis.comparisons
+    (compared,) = compiled_plan.analysis.comparisons
     assert compared.question == "Here?" and compared.configurations == ("plain",)
     assert schema.write(compared.first) == schema.write(Side("idle"))
 
@@ -380,7 +384,7 @@ def test_a_scale_changes_where_and_how_often_and_what_is_asked() -> None:
         ({"lab": {"comparisons": {"cashing": {}}}}, "lab", unknown("caching")),
     ],
 )
-def test_a_scale_that_names_what_is_not_there_is_refused(
+def test_a_scale_with_unknown_names_is_refused(
     scales: object, scale: str, message: Refusal
 ) -> None:
     with message:

@@ -43,10 +43,10 @@ def test_each_plan_names_the_disks_of_its_own_inventory(tmp_path: Path) -> None:
     outputs = [process.communicate()[0] for process in plans]
     assert [process.returncode for process in plans] == [0] * 4
     for folder in folders:
-        made = sorted((tmp_path / f"of-{folder.name}").iterdir())
-        assert len(made) == 2
-        assert sum(str(path) in text for path in made for text in outputs) == 2
-        for path in made:
+        folders_of_host = sorted((tmp_path / f"of-{folder.name}").iterdir())
+        assert len(folders_of_host) == 2
+        assert sum(str(path) in text for path in folders_of_host for text in outputs) == 2
+        for path in folders_of_host:
             plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
             assert plan["suite_id"] == path.name
             assert {disk["serial"][0] for disk in plan["disks"].values()} == {folder.name}

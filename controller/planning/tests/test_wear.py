@@ -58,30 +58,34 @@ def test_the_bytes_are_those_of_all_passes_and_rounds() -> None:
         (worn(0, 0), "does not report what it has written so far"),
     ],
 )
-def test_the_share_is_said_as_far_as_the_disk_tells(cost: Cost, printed: str) -> None:
+def test_the_share_of_life_is_described_if_smart_reports_it(cost: Cost, printed: str) -> None:
     assert printed in cost.sentences
 
 
-def test_more_than_a_hundredth_of_its_life_is_asked_for() -> None:
+def test_more_than_a_hundredth_of_a_life_needs_consent() -> None:
     assert worn(10 * TB, 10).reason == "", "1 TB of 100 TB"
     assert "more than 1 % of its life" in worn(10 * TB, 11).reason
 
 
-def test_where_its_life_is_not_known_its_size_counts() -> None:
+def test_with_unknown_life_the_size_decides_about_consent() -> None:
     assert replace(COST, rounds=28).reason == "", "three times its size"
     assert "more than 3 times its size" in replace(COST, rounds=29).reason
     assert "life is not known" in replace(worn(TB, 0), rounds=29).reason
     assert worn(1000 * TB, 1).reason == ""
 
 
-def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
+def test_only_disks_of_the_plan_have_a_cost() -> None:
     assert wear.costs(compiled(suite()), [disk("plain")]) == []
-    made = compiled(suite(precondition={"rounds": 5}, configurations=["plain"], contrasts=[]))
-    (cost,) = wear.costs(made, [disk("plain", written_bytes=5, used_percent=1), disk("sed")])
+    compiled_plan = compiled(
+        suite(precondition={"rounds": 5}, configurations=["plain"], contrasts=[])
+    )
+    (cost,) = wear.costs(
+        compiled_plan, [disk("plain", written_bytes=5, used_percent=1), disk("sed")]
+    )
     assert cost == Cost("plain", "plain", 2**31, 2**30, 2, 5, 5, 1)
 
 
-def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() -> None:
+def test_consent_is_given_by_serial_or_refused_with_a_remedy() -> None:
     much = worn(TB, 10)
     wear.require_allowed([COST], [], None)
     wear.require_allowed([much], ["S2", "S1"], None)
@@ -91,12 +95,12 @@ def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() 
 
 
 @pytest.mark.parametrize("typed", ["y\n", "", "S11\n"])
-def test_anything_else_typed_stops(typed: str) -> None:
+def test_another_text_than_the_serial_is_refused(typed: str) -> None:
     with refuses("serial-not-typed", role="sed"):
         wear.require_allowed([worn(TB, 10)], [], lambda _question: typed)
 
 
-def test_what_smart_says_of_a_life_is_one_line() -> None:
+def test_smart_data_is_described_in_one_line() -> None:
     assert wear.lifetime() == wear.lifetime(None, None) == ""
     assert wear.lifetime(0, 0) == "by SMART 0.0 MB written in its life, 0 % of its life used"
 
@@ -108,21 +112,21 @@ def test_a_suite_beyond_a_disks_limit_is_refused_with_the_numbers() -> None:
             for role in ("plain", "sed")
         }
     )
-    made = compiled(suite(configurations=["plain"], contrasts=[]), limited.document())
+    compiled_plan = compiled(suite(configurations=["plain"], contrasts=[]), limited.document())
     written = {"file_io": TB // 100}  # three runs
     for unknown in ([disk("plain")], [disk("plain", used_percent=3)], []):
         with refuses("writes-unknown", role="plain"):
-            limits_hold(made, unknown, written)
-    limits_hold(made, [disk("plain", written_bytes=97 * TB // 100)], written)
+            limits_hold(compiled_plan, unknown, written)
+    limits_hold(compiled_plan, [disk("plain", written_bytes=97 * TB // 100)], written)
     numbers = {"role": "plain", "count": "30.0 GB", "before": "971.0 GB", "limit": "1.0 TB"}
     with refuses("writes-beyond-limit", **numbers):
-        limits_hold(made, [disk("plain", written_bytes=971 * TB // 1000)], written)
-    filled = replace(made, precondition=SuitePrecondition(passes=1000))
+        limits_hold(compiled_plan, [disk("plain", written_bytes=971 * TB // 1000)], written)
+    filled = replace(compiled_plan, precondition=SuitePrecondition(passes=1000))
     with refuses("writes-beyond-limit"):
         limits_hold(filled, [disk("plain", written_bytes=0)], {})
 
 
-def test_a_rated_endurance_stands_for_what_smart_extrapolates() -> None:
+def test_a_rated_endurance_overrides_smarts_extrapolation() -> None:
     assert worn(10 * TB, 11).life_bytes == pytest.approx(90.9 * TB, rel=1e-3)
     assert replace(worn(10 * TB, 11), endurance_bytes=600 * TB).reason == ""
     assert "more than 1 % of its life" in replace(COST, endurance_bytes=99 * TB).reason
@@ -138,10 +142,10 @@ def worn_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     def make(lab: bool = False, **lifetime: int) -> Path:
         target = resolved(lab=lab, secrets_file="s")
         answer = TargetAnswer(facts(), disks=(disk("plain", **lifetime), disk("sed")))
-        wanted = suite(precondition={"rounds": 5})
+        preconditioned = suite(precondition={"rounds": 5})
         for module in (plan_folders, check):
             monkeypatch.setattr(
-                module, "load_suite", lambda name: replace(wanted, configurations=(name,))
+                module, "load_suite", lambda name: replace(preconditioned, configurations=(name,))
             )
         monkeypatch.setattr(survey, "look", lambda _target, **_: answer)
         monkeypatch.setattr(survey, "read_writes", lambda *_: {"file_io": TB // 10})
@@ -157,11 +161,20 @@ def worn_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     return make
 
 
-def planned(path: Path, *more: str) -> list[str]:
-    return ["plan", "--suite", "plain", "--target", str(path), "--out", str(path.parent), *more]
+def planned(path: Path, *arguments: str) -> list[str]:
+    return [
+        "plan",
+        "--suite",
+        "plain",
+        "--target",
+        str(path),
+        "--out",
+        str(path.parent),
+        *arguments,
+    ]
 
 
-def test_a_plan_says_what_it_costs(worn_target: Given, capsys: pytest.CaptureFixture[str]) -> None:
+def test_planning_prints_the_wear(worn_target: Given, capsys: pytest.CaptureFixture[str]) -> None:
     path = worn_target(written_bytes=100 * TB, used_percent=1)
     assert main(planned(path)) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -169,7 +182,7 @@ def test_a_plan_says_what_it_costs(worn_target: Given, capsys: pytest.CaptureFix
     assert len(printed) == 2 and Path(printed[1], "plan.json").exists()
 
 
-def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
+def test_a_plan_with_much_wear_needs_confirmation(
     worn_target: Given, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = worn_target(written_bytes=TB // 1000, used_percent=5)
@@ -178,12 +191,12 @@ def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
     assert not list(path.parent.glob("*/plan.json"))
     assert main(planned(path, "--confirm", "other plain")) == 0
     lab = worn_target(lab=True, written_bytes=TB // 1000, used_percent=5)
-    for made in path.parent.glob("*/plan.json"):
-        shutil.rmtree(made.parent)
+    for compiled_plan in path.parent.glob("*/plan.json"):
+        shutil.rmtree(compiled_plan.parent)
     assert main(planned(lab)) == 0
 
 
-def test_disks_that_cannot_be_looked_at_are_no_guess(
+def test_unreadable_disks_make_planning_fail(
     worn_target: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = worn_target()
@@ -193,7 +206,7 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
     assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
 
-def test_a_check_of_a_suite_says_what_it_costs(worn_target: Given) -> None:
+def test_a_check_with_a_suite_prints_the_wear(worn_target: Given) -> None:
     worn_target(written_bytes=TB // 1000, used_percent=5)
     lines: list[str] = []
     assert check.run(Path("x"), lines.append, suite="plain").ok

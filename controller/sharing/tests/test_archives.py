@@ -78,7 +78,7 @@ def test_only_gzip_is_unpacked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("work", "cpu_s"), [("while True: pass", 1), ("[bytearray(1 << 27) for _ in range(99)]", 100)]
 )
-def test_a_command_that_takes_too_much_is_ended(
+def test_a_command_beyond_its_limits_is_ended(
     work: str, cpu_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "bundle"
@@ -90,7 +90,7 @@ def test_a_command_that_takes_too_much_is_ended(
 
 
 @pytest.mark.parametrize(("number", "size"), [(15, False), (35, False), (9, True), (24, True)])
-def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
+def test_only_signals_of_limits_are_reported_as_too_large(
     tmp_path: Path, number: int, size: bool
 ) -> None:
     path = tmp_path / "bundle"
@@ -114,7 +114,7 @@ def test_only_what_ends_it_at_a_limit_is_told_as_too_large(
     ],
 )
 @pytest.mark.parametrize("name", ["b.tar.gz", "b.yml", "b.yaml", "-b", "b", "verify"])
-def test_a_bundle_is_one_by_its_content(
+def test_a_bundle_is_recognised_by_its_content(
     argv: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -124,7 +124,9 @@ def test_a_bundle_is_one_by_its_content(
         assert sandbox.bundles([word.format(name) for word in argv]) == [Path(name)]
 
 
-def test_what_is_no_bundle_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_files_do_not_need_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "bundle.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("x/sums.json"))
@@ -139,7 +141,7 @@ def test_what_is_no_bundle_is_read_here(tmp_path: Path, monkeypatch: pytest.Monk
     assert sandbox.bundles(["verify", str(path)]) == []
 
 
-def test_limits_grow_with_what_the_disk_holds_and_not_for_ever(
+def test_limits_grow_with_allocated_size_up_to_a_maximum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least = sandbox.limits([tmp_path])

@@ -76,21 +76,21 @@ def sealed_again(members: Mapping[str, bytes]) -> dict[str, bytes]:
     return {**members, path: json.dumps(document).encode()}
 
 
-def said(fde: Fde, *words: object) -> dict[str, Any]:
+def run_as_json(fde: Fde, *words: object) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(fde(*words, "--json").out)
     return document
 
 
-def test_what_the_contract_does_not_name_is_neither_unpacked_nor_passed_over(
+def test_files_outside_the_contract_are_refused(
     members: Mapping[str, bytes],
     tmp_path: Path,
     build: Path,
     fde: Fde,
 ) -> None:
     suite = top(members)
-    more = {f"{suite}/{name}": PAGE for name in (*FOREIGN, "report.html")}
-    bundle = packed(tmp_path / "evil.tar.gz", {**members, **more})
-    said(fde, "summary", bundle)
+    foreign_files = {f"{suite}/{name}": PAGE for name in (*FOREIGN, "report.html")}
+    bundle = packed(tmp_path / "evil.tar.gz", {**members, **foreign_files})
+    run_as_json(fde, "summary", bundle)
     files = [path for path in build.rglob("*") if path.is_file()]
     folder = next(build.glob("bundles/*/*"))
     names = {path.relative_to(folder).as_posix() for path in files}
@@ -124,13 +124,13 @@ def test_derived_tables_of_a_stranger_are_not_believed(
     bundles = [packed(tmp_path / "a.tar.gz", members), packed(tmp_path / "b.tar.gz", false)]
     with open_suites(bundles) as folders:
         assert load(folders[0]).equals(load(folders[1]))
-    answers = [said(fde, "summary", path)["suites"][0]["answer"] for path in bundles]
+    answers = [run_as_json(fde, "summary", path)["suites"][0]["answer"] for path in bundles]
     assert answers[0] == answers[1] and len(answers[0]) > 1
     problem = "is not what the raw data give" if name == "energy.parquet" else "does not follow"
     assert f"{name} {problem}" in fde("verify", bundles[1], status=1).err
 
 
-def test_an_evil_twin_leaves_nothing_to_the_genuine_bundle(
+def test_a_forged_bundle_does_not_affect_the_genuine_one(
     members: Mapping[str, bytes], tmp_path: Path, build: Path, fde: Fde
 ) -> None:
     """The same suite by name and manifest, with another table and another recording."""
@@ -139,27 +139,27 @@ def test_an_evil_twin_leaves_nothing_to_the_genuine_bundle(
     false[raw] = false[raw][: len(false[raw]) // 2]
     evil = packed(tmp_path / "evil.tar.gz", false)
     genuine = packed(tmp_path / "genuine.tar.gz", members)
-    before = said(fde, "report", genuine)
+    before = run_as_json(fde, "report", genuine)
     page = Path(before["page"]).read_bytes()
     for path in build.rglob("*"):
         if path.is_file():
             path.unlink()
     for path in sorted(build.rglob("*"), reverse=True):
         path.rmdir()
-    said(fde, "report", evil)
-    after = said(fde, "report", genuine)
+    run_as_json(fde, "report", evil)
+    after = run_as_json(fde, "report", genuine)
     assert (after, Path(after["page"]).read_bytes()) == (before, page)
     folders = {path.parent.parent.name for path in build.glob("bundles/*/*/plan.json")}
     assert folders == {hashlib.sha256(path.read_bytes()).hexdigest() for path in (evil, genuine)}
 
 
-def test_a_suite_is_published_only_with_what_a_bundle_may_have(tmp_path: Path, fde: Fde) -> None:
+def test_a_suite_with_foreign_files_is_not_published(tmp_path: Path, fde: Fde) -> None:
     folder = tmp_path / "suite"
     options = Options(blocks=1, workloads=("idle",), configurations=("plain",))
     write_suite(folder, options, seal=False)
-    kept = next((folder / "runs").iterdir()) / "kept"
-    kept.mkdir()
-    (kept / "page.html").write_bytes(PAGE)
+    marker = next((folder / "runs").iterdir()) / "kept"
+    marker.mkdir()
+    (marker / "page.html").write_bytes(PAGE)
     write_manifest(folder)
     out = tmp_path / "b.tar.gz"
     assert (

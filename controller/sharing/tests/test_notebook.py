@@ -30,37 +30,35 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_copy_is_made_outside_of_the_suite_and_stays_as_it_is_edited(
-    suite: Path, build: Path, fde: Fde
-) -> None:
+def test_the_notebook_is_copied_once_and_keeps_edits(suite: Path, build: Path, fde: Fde) -> None:
     """A notebook that came with the suite is a stranger's, and is not opened."""
     (suite / notebook.NAME).write_text("{}", encoding="utf-8")
     before = sorted(suite.rglob("*"))
     printed = fde("notebook", suite, "--json").err
-    (made,) = build.glob(f"notebooks/*/{notebook.NAME}")
-    assert f"notebook: {made}\n" in printed
-    assert made.read_bytes() == OURS.read_bytes() and list(made.parent.iterdir()) == [made]
+    (copy,) = build.glob(f"notebooks/*/{notebook.NAME}")
+    assert f"notebook: {copy}\n" in printed
+    assert copy.read_bytes() == OURS.read_bytes() and list(copy.parent.iterdir()) == [copy]
     assert sorted(suite.rglob("*")) == before
     (suite / notebook.NAME).unlink()
-    document = json.loads(made.read_text(encoding="utf-8"))
+    document = json.loads(copy.read_text(encoding="utf-8"))
     mine = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "mine"}
     document["cells"].append(mine)
-    made.write_text(json.dumps(document), encoding="utf-8")
+    copy.write_text(json.dumps(document), encoding="utf-8")
     assert "as it was left" in fde("notebook", suite, "--json").err
-    assert json.loads(made.read_text(encoding="utf-8")) == document
+    assert json.loads(copy.read_text(encoding="utf-8")) == document
 
 
 @pytest.mark.parametrize(
-    ("made", "printed"),
+    ("file_names", "printed"),
     [
         ((), "There is no suite folder"),
         (("journal.jsonl",), "is not a suite: it has no plan.json"),
     ],
 )
-def test_what_is_no_suite_is_refused(
-    made: tuple[str, ...], printed: str, tmp_path: Path, fde: Fde
+def test_a_folder_without_a_plan_is_refused(
+    file_names: tuple[str, ...], printed: str, tmp_path: Path, fde: Fde
 ) -> None:
-    for name in made:
+    for name in file_names:
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / name).touch()
     captured = fde("notebook", tmp_path / "x", status=1).err
@@ -77,26 +75,26 @@ def test_a_group_names_its_suites(tmp_path: Path, fde: Fde) -> None:
     )
 
 
-def test_without_a_suite_it_takes_the_example_that_comes_with_the_testbed(
+def test_without_a_suite_the_notebook_opens_the_example(
     tmp_path: Path, build: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         fde("notebook", "--json")
-        (made,) = build.glob("notebooks/*/notebook.ipynb")
-        assert made.read_bytes() == OURS.read_bytes()
+        (copy,) = build.glob("notebooks/*/notebook.ipynb")
+        assert copy.read_bytes() == OURS.read_bytes()
     monkeypatch.setattr(notebook, "SHARE", tmp_path)
     with refuses("no-example"):
         notebook.example()
 
 
-def test_a_bundle_is_taken(build: Path, fde: Fde) -> None:
+def test_the_notebook_opens_a_bundle(build: Path, fde: Fde) -> None:
     bundle = str(next((SHARE / "data" / "examples").glob("*.tar.gz")))
     fde("notebook", "--json", bundle)
     assert [*build.glob("notebooks/*/notebook.ipynb")]
 
 
-def test_without_jupyterlab_one_sentence_says_how_to_get_it(
+def test_a_missing_jupyterlab_is_an_error_with_a_remedy(
     suite: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.setattr(notebook, "find_spec", lambda _name: None)

@@ -73,8 +73,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in (*sorted(folder.glob("runs/*/run.json")), folder / "journal.jsonl"):
         before = path.read_bytes()
         text = before.decode().replace("SYNTHETIC-PLAIN", SERIAL)
-        for was, now in sums.items():
-            text = text.replace(was, now)
+        for was, new_sum in sums.items():
+            text = text.replace(was, new_sum)
         path.write_text(text, encoding="utf-8")
         sums[hashlib.sha256(before).hexdigest()] = hashlib.sha256(text.encode()).hexdigest()
     write_manifest(folder)
@@ -89,13 +89,11 @@ def bundle(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_what_identifies_is_listed_before_anything_is_written(
-    suite: Path, tmp_path: Path, fde: Fde
-) -> None:
+def test_identifying_texts_are_listed_before_writing(suite: Path, tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "there.tar.gz").touch()
     printed, captured = fde("publish", suite, "--out", tmp_path / "there.tar.gz", status=1)
-    for one in PERSONAL:
-        assert one in printed
+    for text in PERSONAL:
+        assert text in printed
     assert "1.2.3.4" not in printed and "exists already" in captured
     assert (tmp_path / "there.tar.gz").read_bytes() == b""
 
@@ -151,14 +149,16 @@ def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     assert "the same suite" in fde("compare", stranger, folder, status=1).err
 
 
-def test_the_job_for_continuous_integration_gives_commands_that_there_are() -> None:
+def test_the_ci_job_uses_existing_commands_and_options() -> None:
     job = yaml.safe_load((ROOT / "examples" / "ci" / "energy.yml").read_text(encoding="utf-8"))
     scripts = "\n".join(step.get("run", "") for step in job["jobs"]["compare"]["steps"])
-    used = re.findall(r"^fde (\w+)(.*)$", scripts, re.MULTILINE)
-    assert [name for name, _ in used] == ["provision", "run", "compare"]
-    for name, rest in used:
-        known = {option for p in commands_page.commands()[name].params for option in p.opts}
-        assert set(re.findall(r"--[\w-]+", rest)) <= known
+    commands = re.findall(r"^fde (\w+)(.*)$", scripts, re.MULTILINE)
+    assert [name for name, _ in commands] == ["provision", "run", "compare"]
+    for name, arguments in commands:
+        options_of_command = {
+            option for p in commands_page.commands()[name].params for option in p.opts
+        }
+        assert set(re.findall(r"--[\w-]+", arguments)) <= options_of_command
 
 
 def test_a_bundle_describes_itself(bundle: Path) -> None:
@@ -223,7 +223,7 @@ def with_low(bundle: Path, path: Path, figure: Callable[[float], float | None]) 
     return packed(path, members | {name: table.with_columns(low=low).write_csv().encode()})
 
 
-def test_figures_that_do_not_follow_from_the_raw_data_are_found(
+def test_figures_that_contradict_the_raw_data_fail_verification(
     bundle: Path, tmp_path: Path, fde: Fde
 ) -> None:
     path = tmp_path / "b.tar.gz"
@@ -235,26 +235,26 @@ def test_figures_that_do_not_follow_from_the_raw_data_are_found(
 
 
 @pytest.mark.parametrize("key", manifest.MAKERS)
-def test_what_differs_from_where_a_bundle_was_made_is_named(
+def test_differences_to_the_bundles_software_are_listed(
     key: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     """A table differs, as by another version of SciPy, as far as is allowed and farther."""
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
-    here = manifest.maker()
+    this_maker = manifest.maker()
     for by, status in ((2e-13, 0), (2e-7, 1)):
         path = with_low(bundle, tmp_path / "b.tar.gz", partial(mul, 1 + by))
-        monkeypatch.setattr(manifest, "maker", lambda: here | {key: "another"})
+        monkeypatch.setattr(manifest, "maker", lambda: this_maker | {key: "another"})
         captured = fde("verify", path, status=status)
         printed = captured.err if status else captured.out
-        assert f"with {manifest.MAKERS[key]} ({here[key]}, here another)" in printed
+        assert f"with {manifest.MAKERS[key]} ({this_maker[key]}, here another)" in printed
         assert not any(f"{words} (" in printed for k, words in manifest.MAKERS.items() if k != key)
-        monkeypatch.setattr(manifest, "maker", lambda: here)
+        monkeypatch.setattr(manifest, "maker", lambda: this_maker)
         captured = fde("verify", path, status=status)
         assert not any(words in captured.out + captured.err for words in manifest.MAKERS.values())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_the_examples_are_made_again_whenever_the_analysis_changes_a_figure(path: Path) -> None:
+def test_the_examples_match_the_present_analysis(path: Path) -> None:
     """Where this fails: make examples."""
     with open_suites([path]) as (folder,):
         assert not publish.verify(folder).problems
@@ -265,8 +265,10 @@ def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
     argv = [sys.executable, "-m", "controller", "verify", str(EXAMPLES[-1])]
     without = {"NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_ICL,AVX512_SPR"}
     captured = [
-        subprocess.run(argv, env={**os.environ, **more}, capture_output=True, text=True, check=True)
-        for more in ({}, without)
+        subprocess.run(
+            argv, env={**os.environ, **variables}, capture_output=True, text=True, check=True
+        )
+        for variables in ({}, without)
     ]
     assert "figures in" in captured[0].stdout
     assert captured[0].stdout == captured[1].stdout
@@ -282,7 +284,7 @@ def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() ->
     subprocess.run([sys.executable, "-c", captured], check=True, env=environ)
 
 
-def test_no_room_to_unpack_is_no_fault_of_the_bundle(
+def test_a_full_disk_is_not_reported_as_a_damaged_bundle(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
     monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
@@ -296,15 +298,15 @@ def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    came: list[bytes] = []
-    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
+    requests: list[bytes] = []
+    reader = threading.Thread(target=lambda: requests.append(pipe.read_bytes()))
     reader.start()
     fde("publish", suite, "--out", pipe)
     reader.join()
-    assert came == [bundle.read_bytes()] and pipe.is_fifo()
+    assert requests == [bundle.read_bytes()] and pipe.is_fifo()
 
 
-def test_what_is_not_sealed_in_use_or_holds_a_secret_is_not_published(
+def test_unsealed_used_or_secret_suites_are_not_published(
     suite: Path, tmp_path: Path, fde: Fde
 ) -> None:
     copy, out = tmp_path / suite.name, tmp_path / "b.tar.gz"

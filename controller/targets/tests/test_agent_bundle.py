@@ -16,7 +16,7 @@ from contract.tests.refusal import refuses
 from controller.targets import agent_bundle
 
 
-def test_times_and_order_of_the_sources_do_not_show(tmp_path: Path) -> None:
+def test_the_archive_is_independent_of_times_and_order(tmp_path: Path) -> None:
     def sources(names: list[str], when: int) -> bytes:
         root = tmp_path / f"at-{when}"
         for package in agent_bundle.PACKAGES:
@@ -29,7 +29,7 @@ def test_times_and_order_of_the_sources_do_not_show(tmp_path: Path) -> None:
     assert sources(["a.py", "b.py"], 1000) == sources(["b.py", "a.py"], 2000)
 
 
-def test_a_changed_file_of_the_same_size_has_another_time() -> None:
+def test_a_changed_file_of_equal_size_gets_another_time() -> None:
     """A .pyc is taken for fresh by time and size of its source."""
 
     def time_of(content: bytes) -> float:
@@ -41,7 +41,7 @@ def test_a_changed_file_of_the_same_size_has_another_time() -> None:
     assert time_of(b"x = 1") == time_of(b"x = 1")
 
 
-def test_what_stays_on_the_controller_is_left_out() -> None:
+def test_the_archive_excludes_tests_meters_and_the_controller() -> None:
     names = {str(path) for path in agent_bundle.collect()}
     assert "opt/fde-testbed/agent/cli.py" in names
     assert "opt/fde-testbed/workloads/registry.py" in names
@@ -50,7 +50,7 @@ def test_what_stays_on_the_controller_is_left_out() -> None:
         assert not [name for name in names if part in name]
 
 
-def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path) -> None:
+def test_the_agent_imports_with_only_the_standard_library(tmp_path: Path) -> None:
     """In an interpreter without site-packages: what the archive lacks would fail here."""
     with tarfile.open(fileobj=io.BytesIO(agent_bundle.pack(agent_bundle.collect()))) as tar:
         for member in tar:
@@ -67,7 +67,7 @@ def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path)
         "from instrumentation.sources import registry\n"
         "for name in registry.names(): registry.load(name)\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-S", "-W", "ignore", "-c", code],
         env={"PYTHONPATH": f"{home}:{home / 'lib'}", "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=tmp_path,
@@ -75,10 +75,10 @@ def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path)
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
-def test_a_package_whose_source_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_without_its_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = EntryPoint("mine", "not_there.mine:Mine", "fde.workloads")
     monkeypatch.setattr(
         agent_bundle, "installed", lambda group: (gone,) if group == gone.group else ()

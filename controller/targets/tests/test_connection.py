@@ -85,9 +85,7 @@ def ansibles() -> list[str]:
 
 
 @pytest.mark.parametrize("line", (*NOT_THEIRS, *NOT_THEIRS_IN_OURS))
-def test_no_configuration_decides_whom_we_trust_and_what_we_hand_over(
-    line: str, tmp_path: Path
-) -> None:
+def test_ssh_config_cannot_change_strict_options(line: str, tmp_path: Path) -> None:
     plain = ["ssh", "testbench"]
     assert settings(plain, tmp_path, line) != settings(plain, tmp_path)
     ours = connection.ssh(TARGET, ["true"])
@@ -96,12 +94,12 @@ def test_no_configuration_decides_whom_we_trust_and_what_we_hand_over(
 
 
 @pytest.mark.parametrize("line", THEIRS)
-def test_the_way_and_the_known_hosts_are_the_users(line: str, tmp_path: Path) -> None:
+def test_ssh_config_decides_route_and_known_hosts(line: str, tmp_path: Path) -> None:
     for argv in (connection.ssh(TARGET, ["true"]), ansibles()):
         assert settings(argv, tmp_path, line) != settings(argv, tmp_path)
 
 
-def test_plays_by_hand_have_the_same_options() -> None:
+def test_ansible_cfg_has_the_strict_options() -> None:
     config = ConfigParser(interpolation=None)
     config.read(ROOT / "ansible" / "ansible.cfg")
     options = config["ssh_connection"]["ssh_args"].split("-o ")[1:]
@@ -122,7 +120,7 @@ printf '%s\\n' "$file" | exec {real} "$@"
 """
 
 
-def test_an_ssh_is_given_no_option_that_it_lacks(
+def test_options_unknown_to_an_old_ssh_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "ssh", OLD_SSH.format(real=shutil.which("ssh")))
@@ -132,9 +130,7 @@ def test_an_ssh_is_given_no_option_that_it_lacks(
     assert connection.strict_options()[: len(connection.STRICT)] == connection.STRICT
 
 
-def test_an_ssh_that_answers_nothing_gets_all_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_ssh_gets_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "ssh", "exit 255")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     every = (*connection.STRICT, *connection.STRICT_IF_KNOWN)
@@ -225,16 +221,14 @@ def test_an_impostor_gets_nothing(
     assert got.read_bytes() == b"secret"
 
 
-def test_a_machine_without_ssh_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_ssh_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LinkError) as raised:
         connection.run(TARGET, ["true"])
     assert raised.value.code == "ssh-missing"
 
 
-def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path) -> None:
+def test_ansible_connections_are_in_a_private_folder(tmp_path: Path) -> None:
     folders = set()
     for _ in range(2):
         with playbook.environment() as variables:
@@ -242,22 +236,22 @@ def test_ansibles_connections_lie_in_a_folder_that_is_ours_alone(tmp_path: Path)
             private.require(folder)
             config = str(Path(sys.executable).with_name("ansible-config"))
             dump = [config, "dump", "--type", "connection", "--only-changed"]
-            done = subprocess.run(
+            result = subprocess.run(
                 dump, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
             )
-            assert f"= {folder}" in done.stdout
+            assert f"= {folder}" in result.stdout
             folders.add(folder)
         assert not folder.exists()
     assert len(folders) == 2
 
 
-def test_any_login_shell_can_read_what_is_to_be_run() -> None:
+def test_a_quoted_command_works_in_any_login_shell() -> None:
     """Neither quotes within quotes nor lines, which csh and fish take otherwise than sh."""
     script = "printf '%s\\n' \"$1\"\nexit 3 # !x `a` $HOME\\"
     line = connection.ssh(TARGET, ["sh", "-c", script, "sh", "two words"])[-1]
     assert re.fullmatch(r"exec sh -c 'eval \"\$\(echo [A-Za-z0-9+/=]+ \| base64 -d\)\"'", line)
-    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
-    assert (done.stdout, done.returncode) == (b"two words\n", 3)
+    result = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
+    assert (result.stdout, result.returncode) == (b"two words\n", 3)
     assert connection.ssh(TARGET, ["env", "A=/b:/c", "python3", "-m", "agent"])[-1] == (
         "env A=/b:/c python3 -m agent"
     )

@@ -43,7 +43,9 @@ def test_a_new_disk_is_described_with_the_remedy() -> None:
     ],
     ids=["confirmed", "ours", "refused anyway", "a lab"],
 )
-def test_nothing_is_asked(target: TargetDocument, disk: DiskAnswer, confirmed: list[str]) -> None:
+def test_these_disks_need_no_confirmation(
+    target: TargetDocument, disk: DiskAnswer, confirmed: list[str]
+) -> None:
     assert first_writes.unconfirmed(target, [disk], confirmed) == []
 
 
@@ -55,7 +57,7 @@ def new_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("new_disk")
-def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
+def test_only_the_typed_serial_confirms() -> None:
     asked: list[str] = []
 
     def answer(text: str) -> first_writes.Ask:
@@ -75,6 +77,6 @@ def test_a_serial_with_blanks_is_confirmed_as_it_is_printed(serial: str) -> None
     assert words([way[3], "S2 'S 3'"]) == [serial, "S2", "S 3"]
 
 
-def test_a_quote_that_is_not_closed_is_refused() -> None:
+def test_an_open_quote_is_refused() -> None:
     with pytest.raises(typer.BadParameter):
         words(["'S1"])

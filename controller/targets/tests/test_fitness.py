@@ -144,7 +144,7 @@ def test_a_sound_machine_passes(sound: Scene) -> None:
         assert states_of(outcomes, "not_made") == [("resolution", "not_made")]
 
 
-def test_the_checks_of_a_machine_that_is_not_reached_are_not_made(sound: Scene) -> None:
+def test_an_unreached_target_fails_ssh_and_skips_its_checks(sound: Scene) -> None:
     unreached = Problem("no-answer", {}, "h cannot be reached.", "Switch it on.")
     outcomes = fitness.judge(replace(sound, answer=None, unreached=unreached))
     require_form(outcomes)
@@ -155,7 +155,7 @@ def test_the_checks_of_a_machine_that_is_not_reached_are_not_made(sound: Scene) 
 
 
 @pytest.mark.parametrize("part", sorted(EXAMINED))
-def test_a_part_that_is_not_available_does_not_pass(sound: Scene, part: str) -> None:
+def test_a_missing_part_of_the_examination_does_not_pass(sound: Scene, part: str) -> None:
     before = states_of(fitness.judge(sound), "pass")
     outcomes = fitness.judge(examined("errors", {part: "No such file"}, without=part)(sound))
     require_form(outcomes)
@@ -328,14 +328,14 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_each_mistake_is_found_with_its_remedy_and_no_other(sound: Scene, name: str) -> None:
+def test_each_mistake_fails_only_its_own_check(sound: Scene, name: str) -> None:
     change, code, state = MISTAKES[name]
     outcomes = fitness.judge(change(sound))
     require_form(outcomes)
     assert set(states_of(outcomes, "fail", "warn")) == {(code, state)}
 
 
-def test_receivers_and_a_switch_that_have_what_they_need_pass(
+def test_complete_receivers_and_switches_pass(
     sound: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "url").write_text("https://192.0.2.9/x\n", encoding="utf-8")
@@ -363,7 +363,7 @@ def played(folder: Path, watts: list[float], **settings: Any) -> Iterator[Path]:
         yield link
 
 
-def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_fails(tmp_path: Path) -> None:
+def test_probing_a_meter_measures_its_watts_and_period(tmp_path: Path) -> None:
     with played(tmp_path, [20.0, 2.0], interval_ms=100) as link:
         right = probe.probe(entry(port=str(link), origin="modelled", settings={"interval_ms": 100}))
         wrong = probe.probe(entry(port=str(link), origin="modelled"))
@@ -374,14 +374,14 @@ def test_a_meter_is_heard_at_its_rate_and_one_at_another_rate_fails(tmp_path: Pa
     assert wrong.period_s == pytest.approx(0.1, rel=0.2)
 
 
-def test_a_meter_that_is_not_there_or_wrongly_described_is_not_opened(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_meter_is_not_opened(tmp_path: Path) -> None:
     port = str(tmp_path / "none")
     assert probe.probe(entry(port=port)).stage == "port"
     assert probe.probe(entry(port=port, kind="line")).stage == "settings"
     assert probe.probe(entry(port=port, settings={"colour": 1})).stage == "settings"
 
 
-def test_a_machine_that_may_sleep_is_known_by_its_files(tmp_path: Path) -> None:
+def test_sleep_state_is_read_from_its_files(tmp_path: Path) -> None:
     for path, text in {
         "sys/power/state": "freeze mem disk\n",
         "etc/systemd/logind.conf": "[Login]\nIdleAction=ignore\n",
@@ -398,7 +398,7 @@ def test_a_machine_that_may_sleep_is_known_by_its_files(tmp_path: Path) -> None:
     assert sleep.read_state(tmp_path).masked
 
 
-def test_without_a_meter_the_check_names_what_the_counters_leave_out(sound: Scene) -> None:
+def test_without_a_meter_the_check_warns_what_is_not_counted(sound: Scene) -> None:
     target = replace(sound.target, meters=())
     outcomes = fitness.judge(replace(sound, target=target, probes={}))
     require_form(outcomes)
@@ -408,7 +408,7 @@ def test_without_a_meter_the_check_names_what_the_counters_leave_out(sound: Scen
     assert "holds memory" not in outcome.sentence  # the target has a zone dram
 
 
-def test_the_noise_of_known_power_is_found_again() -> None:
+def test_noise_of_simulated_power_is_recovered() -> None:
     generator = np.random.default_rng(1)
     times = np.arange(0, 1200, 0.1)
     noise = stretch(times, 20 * (1 + 0.05 * generator.standard_normal(len(times))))
@@ -418,7 +418,7 @@ def test_the_noise_of_known_power_is_found_again() -> None:
         stretch(times[:50], times[:50] + 1)
 
 
-def test_more_blocks_and_longer_runs_find_smaller_changes() -> None:
+def test_more_blocks_and_longer_runs_detect_smaller_changes() -> None:
     times = np.arange(0, 120, 0.1)
     noise = stretch(times, 20 + np.random.default_rng(2).standard_normal(len(times)))
     sizes = ((60, 5), (60, 20), (240, 20))
@@ -437,7 +437,7 @@ def test_the_resolution_is_given_by_workload(sound: Scene) -> None:
     assert outcome.facts["changes"]["idle"]["change"] > 0
 
 
-def test_a_suite_is_not_begun_against_a_blocker(
+def test_a_failed_check_prevents_the_start_of_a_suite(
     sound: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fitness, "examine", lambda *_, **__: heard(period_s=0.1)(sound))
@@ -447,6 +447,6 @@ def test_a_suite_is_not_begun_against_a_blocker(
     fitness.require_ready([sound.target], sound.host.out, print)
 
 
-def test_every_refusal_of_the_preflight_has_a_diagnosis() -> None:
+def test_every_refusal_of_the_preflight_belongs_to_a_check() -> None:
     causes = {cause for row in fitness.TABLE for cause in row.refusals}
     assert causes == set(preflight.WORDINGS)

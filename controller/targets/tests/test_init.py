@@ -63,7 +63,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, *disks: SurveyedDisk) -> None:
     monkeypatch.setattr(init, "list_disks", lambda _: Survey("bench.example.org", disks))
 
 
-def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
+def test_the_written_inventory_resolves_without_refusals(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = surveyed(
@@ -88,7 +88,7 @@ def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
     assert "secrets.json" in (build / ".gitignore").read_text()
 
 
-def test_an_inventory_is_not_written_over_and_its_secrets_never(
+def test_an_inventory_is_replaced_only_on_request_and_secrets_never(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, PLAIN)
@@ -115,7 +115,7 @@ def test_an_inventory_is_not_written_over_and_its_secrets_never(
         (surveyed("S1", opal={**OPAL, "owned": True}, blank=False),),
     ],
 )
-def test_without_anybody_to_ask_no_disk_is_chosen_that_might_be_another(
+def test_without_a_user_ambiguous_or_used_disks_are_not_chosen(
     disks: tuple[SurveyedDisk, ...], build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, *disks)
@@ -124,14 +124,14 @@ def test_without_anybody_to_ask_no_disk_is_chosen_that_might_be_another(
     assert not build.exists()
 
 
-def test_disks_with_one_serial_or_none_are_distinguished_or_refused(
+def test_disks_with_equal_or_missing_serials_are_chosen_by_path(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As bridges report it: the same for every disk, with blanks, or nothing."""
     odd, twin = surveyed("USB 0001"), surveyed("USB 0001", by_id="/dev/disk/by-id/usb-x")
     none = surveyed("", by_id="/dev/disk/by-id/ata-none")
     answer(monkeypatch, odd, twin, none)
-    known = ", ".join(
+    listing = ", ".join(
         f"{name} ({path})"
         for name, path in (
             ("USB 0001", odd.by_id),
@@ -140,7 +140,7 @@ def test_disks_with_one_serial_or_none_are_distinguished_or_refused(
         )
     )
     for serial, refusal in (
-        ("USB 0001", refuses("serial-not-one", disks=2, known=known)),
+        ("USB 0001", refuses("serial-not-one", disks=2, known=listing)),
         ("", refuses("no-disk-chosen")),
         (none.by_id, refuses("disk-without-serial")),
     ):
@@ -150,7 +150,7 @@ def test_disks_with_one_serial_or_none_are_distinguished_or_refused(
     assert init.choose_disks([odd, twin, none], {"plain": twin.by_id}, None) == {"plain": twin}
 
 
-def test_what_is_in_use_is_not_taken_even_by_its_serial(
+def test_a_disk_in_use_is_refused_even_by_its_serial(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, surveyed("P1", uses=["sda1 is mounted"]))
@@ -160,7 +160,7 @@ def test_what_is_in_use_is_not_taken_even_by_its_serial(
         init.run(build, Options(HOST, roles={"plain": "P9"}), None, lambda _: None)
 
 
-def test_who_is_asked_chooses_and_gives_the_psid_unseen(
+def test_a_user_chooses_disks_and_types_the_psid_hidden(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, PLAIN, SED)
@@ -190,7 +190,7 @@ def test_who_is_asked_chooses_and_gives_the_psid_unseen(
         (4_000_000, "", SshLink("bench", "root")),  # a user without a name
     ],
 )
-def test_without_a_name_it_is_this_user(
+def test_a_link_without_user_names_the_current_one(
     uid: int, logname: str, link: SshLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
@@ -200,7 +200,7 @@ def test_without_a_name_it_is_this_user(
 
 
 @pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])
-def test_what_names_no_host_is_refused(text: str) -> None:
+def test_an_invalid_host_is_refused(text: str) -> None:
     with refuses("invalid-host"):
         parse_link(text)
 
@@ -217,7 +217,7 @@ def test_an_invalid_meter_is_refused_first(code: str, meters: MeterOptions, buil
         init.run(build, Options(HOST, meters=meters), None, lambda _: None)
 
 
-def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_can_be_the_target(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[TargetDocument] = []
 
     def list_disks(target: TargetDocument) -> Survey:
@@ -234,7 +234,7 @@ def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("machine", "address", "wanted"),
+    ("machine", "address", "expected"),
     [
         ("bench.example.org", "10.0.0.7", "bench"),
         ("localhost.localdomain", "10.0.0.7", "10.0.0.7"),
@@ -247,19 +247,19 @@ def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_a_host_is_named_after_its_machine(
-    machine: str, address: str | None, wanted: str, tmp_path: Path
+    machine: str, address: str | None, expected: str, tmp_path: Path
 ) -> None:
     name = init.host_name(machine, SshLink(address) if address else None)
-    assert name == wanted
+    assert name == expected
     init.write_inventory(tmp_path, Options(None), {"plain": PLAIN}, [], name)
     document = yaml.safe_load((tmp_path / "hosts.yml").read_text(encoding="utf-8"))
-    assert list(document["targets"]["hosts"]) == [wanted]
+    assert list(document["targets"]["hosts"]) == [expected]
 
 
 @pytest.mark.parametrize(
     "profile", [name for name, profile in PROFILES.items() if "{entity}" not in profile.path]
 )
-def test_a_plug_is_recognised_by_what_it_answers(
+def test_a_plug_is_recognised_by_its_answer(
     profile: str, build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer(monkeypatch, PLAIN)

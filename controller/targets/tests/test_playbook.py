@@ -53,10 +53,10 @@ def play(folder: Path, plays: str, inventory: str) -> playbook.Play:
         return playbook._play(["-i", f"{folder}/hosts.yml", f"{folder}/play.yml"], output)
 
 
-def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path) -> None:
-    done = play(tmp_path, PLAY, INVENTORY)
-    assert done.code != 0
-    failures = {failure.host: failure for failure in done.failures}
+def test_a_play_reports_failures_and_counts_but_no_secret(tmp_path: Path) -> None:
+    result = play(tmp_path, PLAY, INVENTORY)
+    assert result.code != 0
+    failures = {failure.host: failure for failure in result.failures}
     assert set(failures) == {"hides", "loops", "away"}
     assert failures["hides"].task == "Hidden" and "no_log" in failures["hides"].reasons[0]
     assert [reason.rpartition("=> ")[2] for reason in failures["loops"].reasons] == [
@@ -65,12 +65,12 @@ def test_failures_and_counts_come_as_they_are_and_no_secret_does(tmp_path: Path)
     ]
     reason = failures["away"].reasons[0]
     assert "Connection refused" in reason or "could not be sent" in reason  # whichever came first
-    assert "hunter2" not in str(done)
-    counts = {host: (n["failures"], n["unreachable"]) for host, n in done.counts.items()}
+    assert "hunter2" not in str(result)
+    counts = {host: (n["failures"], n["unreachable"]) for host, n in result.counts.items()}
     assert counts == {"well": (0, 0), "hides": (1, 0), "loops": (1, 0), "away": (0, 1)}
 
 
-def test_a_play_is_the_same_in_anybodys_environment(
+def test_a_play_ignores_the_environment_of_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A locale that is not generated, no home, and what a user has set for plays of his own."""
@@ -88,9 +88,9 @@ def test_a_play_is_the_same_in_anybodys_environment(
     hosts = "targets: {hosts: {well: {ansible_connection: local}}}"
     task = "{ansible.builtin.command: {cmd: 'true'}}"
     text = f"[{{hosts: targets, gather_facts: false, tasks: [{task}]}}]"
-    done = play(tmp_path, text, hosts)
-    assert (done.code, done.failures) == (0, [])
-    assert done.counts["well"]["changed"] == 1
+    result = play(tmp_path, text, hosts)
+    assert (result.code, result.failures) == (0, [])
+    assert result.counts["well"]["changed"] == 1
 
 
 def test_a_play_that_fails_names_its_task_and_its_reason(
@@ -112,7 +112,7 @@ def test_a_play_that_fails_names_its_task_and_its_reason(
     ("content", "complaint"),
     [(b"targets: [", "pars"), (b"# gr\xfc\xdfe\ntargets: {hosts: {\xfc: }}", "utf-8")],
 )
-def test_an_inventory_that_cannot_be_read_is_refused_in_ansibles_words(
+def test_an_unreadable_inventory_is_refused_with_ansibles_message(
     content: bytes, complaint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "hosts.yml").write_bytes(content)

@@ -41,7 +41,7 @@ def refused(path: Path, read: Callable[[Path], object] = secrets.load) -> tuple[
     return raised.value.code, raised.value.facts.get("key")
 
 
-def test_a_whole_file_is_described_without_its_contents(tmp_path: Path) -> None:
+def test_a_complete_secrets_file_is_described_without_its_contents(tmp_path: Path) -> None:
     path = written(tmp_path)
     assert secrets.load(path).values == WHOLE
     description = secrets.describe(path) + repr(secrets.load(path))
@@ -76,7 +76,7 @@ def test_an_incomplete_file_is_refused(
     assert refused(written(tmp_path, document, mode)) == (code, key)
 
 
-def test_no_file_a_pipe_and_another_users_file_are_refused(tmp_path: Path) -> None:
+def test_missing_files_pipes_and_files_of_other_users_are_refused(tmp_path: Path) -> None:
     assert refused(tmp_path / "secrets.json") == ("secrets-unread", None)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
@@ -90,7 +90,7 @@ def test_no_file_a_pipe_and_another_users_file_are_refused(tmp_path: Path) -> No
     assert refused(theirs) == ("secrets-owner", None)
 
 
-def test_what_git_keeps_is_refused_unless_it_is_encrypted(tmp_path: Path) -> None:
+def test_a_tracked_secrets_file_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
     for words in (["init", "-q"], ["add", "--force", path.name]):
         assert secrets.load(path).values == WHOLE
@@ -182,7 +182,7 @@ exit 128
 """
 
 
-def test_an_old_git_at_another_users_repository_is_a_remedy(
+def test_an_old_git_in_a_foreign_repository_gives_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tracked_repository(tmp_path / "kept")
@@ -191,7 +191,7 @@ def test_an_old_git_at_another_users_repository_is_a_remedy(
     assert refused(path)[0] == "secrets-git-owner"
 
 
-def test_git_is_asked_about_the_file_itself(
+def test_tracking_is_judged_for_the_file_behind_links_and_git_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever owns its repository, whatever repository a hook is at work on, through a link too."""
@@ -212,19 +212,19 @@ def test_git_is_asked_about_the_file_itself(
     assert refused(path)[0] == "secrets-tracked"
 
 
-def test_git_takes_no_secrets_beside_an_inventory() -> None:
+def test_secrets_next_to_an_inventory_are_ignored_by_git() -> None:
     places = ["ansible/inventory/local/secrets.json", "ansible/inventory/mine/secrets.lab.json"]
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "check-ignore", "--no-index", *places],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.split() == places
+    assert result.stdout.split() == places
 
 
-def test_a_real_vault_is_opened_by_its_password_alone(
+def test_a_vault_opens_only_with_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path)
@@ -244,7 +244,7 @@ def test_a_real_vault_is_opened_by_its_password_alone(
 
 @pytest.mark.parametrize("weak", ["sierra-7431", "aaaaaaaaaaaa", "1234512345123451"])
 @pytest.mark.parametrize("key", secrets.NEEDED)
-def test_a_weak_secret_is_refused_before_anything_is_owned_with_it(
+def test_a_short_or_uniform_secret_is_refused_by_describe_only(
     key: str, weak: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, {**WHOLE, key: weak})

@@ -9,7 +9,7 @@ from contract.tests.refusal import refuses
 from controller.targets.ssh_link import link
 
 
-def test_what_is_not_set_is_what_ssh_itself_takes() -> None:
+def test_missing_settings_come_from_ssh_and_its_arguments() -> None:
     arguments = {
         "a": "-l bob -p2200 -i '/a b'",
         "b": "-oUserKnownHostsFile='\"/c d\"' -6",
@@ -26,7 +26,7 @@ def test_what_is_not_set_is_what_ssh_itself_takes() -> None:
 
 
 @pytest.mark.parametrize("argument", ["-F", "--", "gate"])
-def test_what_is_no_option_is_refused(argument: str) -> None:
+def test_an_unsupported_ssh_argument_is_refused(argument: str) -> None:
     with refuses("ssh-argument", argument=argument, variable="ansible_ssh_args"):
         arguments = {"ansible_ssh_args": argument}
         link("h", user="u", port=1, key=None, arguments=arguments, become=False)

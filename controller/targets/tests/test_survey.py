@@ -43,23 +43,23 @@ MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
         (3, "", "command-failed", "no output"),
     ],
 )
-def test_a_failure_of_ssh_has_a_code_and_one_line(
+def test_ssh_failures_have_a_code_and_one_line(
     status: int, stderr: str, code: str, output: str | None
 ) -> None:
-    done = subprocess.CompletedProcess(["ssh"], status, b"", stderr.encode())
-    problem = connection.describe_failure(MACHINE, done)
+    result = subprocess.CompletedProcess(["ssh"], status, b"", stderr.encode())
+    problem = connection.describe_failure(MACHINE, result)
     assert (problem.code, problem.facts["host"]) == (code, "h")
     assert problem.facts["output"] == (stderr if output is None else output)
     assert "\n" not in str(problem)
 
 
-def test_a_host_whose_key_is_not_known_shows_none_where_it_is_away() -> None:
-    done = subprocess.CompletedProcess(["ssh"], 255, b"", b"Host key verification failed.")
-    problem = connection.describe_failure(MACHINE, done)
+def test_an_unreachable_host_with_unknown_key_has_no_fingerprint() -> None:
+    result = subprocess.CompletedProcess(["ssh"], 255, b"", b"Host key verification failed.")
+    problem = connection.describe_failure(MACHINE, result)
     assert problem.code == "host-key-unknown" and "fingerprint" not in problem.facts
 
 
-def test_a_login_shell_that_prints_is_named_with_what_it_prints(
+def test_output_of_the_login_shell_is_refused_and_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a .bashrc does that greets: file transfers and the clock's link would read that too."""
@@ -101,19 +101,19 @@ def keep(by_id: str) -> None:
 
 
 @pytest.mark.usefixtures("build")
-def test_hosts_of_one_name_have_a_check_each_by_their_way_and_their_disks() -> None:
-    one, moved, other, local = (target() for _ in range(4))
+def test_hosts_of_one_name_have_separate_records_by_link_and_disks() -> None:
+    original, moved, other, local = (target() for _ in range(4))
     moved["ssh"]["host"] = "another.example.org"
     other["disks"]["plain"]["serial"] = "another"
     local["ssh"] = None
-    targets = [schema.read(TargetDocument, each) for each in (one, moved, other, local)]
+    targets = [schema.read(TargetDocument, each) for each in (original, moved, other, local)]
     assert len({checks_file(each) for each in targets}) == 4
-    roles = dict(zip("ab", one["disks"].values(), strict=True))
+    roles = dict(zip("ab", original["disks"].values(), strict=True))
     assert checks_file(resolved(disks=roles, lab=True)) == checks_file(resolved())
 
 
 @pytest.mark.usefixtures("build")
-def test_the_last_check_counts_if_it_was_of_the_same_disk() -> None:
+def test_a_recorded_fingerprint_counts_only_for_the_same_disk() -> None:
     assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
     keep(resolved().disks["plain"].by_id)
     assert expected_fingerprints(resolved(), answer("now")) == {"plain": "then"}
@@ -123,17 +123,17 @@ def test_the_last_check_counts_if_it_was_of_the_same_disk() -> None:
     assert expected_fingerprints(resolved(), answer("now")) == {"plain": "now"}
 
 
-def test_everything_that_was_refused_is_counted() -> None:
+def test_refusals_include_machine_disks_and_errors() -> None:
     assert [problem.code for problem in answer(None).refused] == ["no-systemd", "in-use"]
     (problem,) = TargetAnswer(facts(), error="no sfdisk").refused
     assert (problem.code, problem.sentence) == ("disks-unseen", "no sfdisk")
 
 
-def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:
-    now = target()
+def test_a_plan_requires_the_same_disks_but_not_the_same_erase() -> None:
+    changed = target()
     plan = compiled(suite())
-    now["disks"]["plain"]["erase"] = now["disks"]["plain"]["serial"]
-    require_same_target(plan, schema.read(TargetDocument, now))
-    now["disks"]["plain"]["serial"] = "another"
+    changed["disks"]["plain"]["erase"] = changed["disks"]["plain"]["serial"]
+    require_same_target(plan, schema.read(TargetDocument, changed))
+    changed["disks"]["plain"]["serial"] = "another"
     with refuses("other-target"):
-        require_same_target(plan, schema.read(TargetDocument, now))
+        require_same_target(plan, schema.read(TargetDocument, changed))
