@@ -45,13 +45,9 @@ class RawTrial:
 
     def with_meters(self, metered: Mapping[Span, Mapping[str, Used]]) -> RawTrial:
         """Add the readings of meters, which are by span, to those of the run."""
-        during = metered.get(self.span, {})
+        readings = {**metered.get(self.span, {}), **self.readings}
         before = metered.get(self.rest_span, {}) if self.rest_span else {}
-        return replace(
-            self,
-            readings={**during, **self.readings},
-            rest_readings={**before, **self.rest_readings},
-        )
+        return replace(self, readings=readings, rest_readings={**before, **self.rest_readings})
 
     def trial(self, objections: Mapping[str, Objection]) -> Trial:
         """Build the record of the run; components with an objection have no joules."""

@@ -43,11 +43,14 @@ def fit(plan: Plan, durations: PastDurations, hours: float) -> Fit:
     checks = [run for run in plan.runs if run.workload == check]
     measured = [run for run in plan.runs if run.workload != check]
 
+    switches_s = {name: fmean(seconds) for name, seconds in durations.switches_s.items()}
+    slowest_switch_s = max(switches_s.values(), default=0.0)  # assumed for a new configuration
+
     def duration_s(runs: Sequence[Run]) -> float:
         """Return the seconds of runs, with one switch to each configuration of a block."""
         entered = {(run.block, run.configuration) for run in runs}
         runs_s = sum(_run_s(plan, durations, run) for run in runs)
-        return runs_s + sum(_switch_s(durations, configuration) for _, configuration in entered)
+        return runs_s + sum(switches_s.get(name, slowest_switch_s) for _, name in entered)
 
     parts_s = duration_s([run for run in measured if run.block == 0])
     check_s = max((duration_s([run]) for run in checks), default=0.0)
@@ -132,9 +135,3 @@ def _run_s(plan: Plan, durations: PastDurations, run: Run) -> float:
         block = command_line("run", suite=plan.suite, blocks=1, scale=scale_of(plan.scale))
         raise ControllerError("duration-unknown", workload=name, host=plan.host, block=block)
     return rests_s(plan) + means.get(stack, max(means.values()))
-
-
-def _switch_s(durations: PastDurations, configuration: str) -> float:
-    """Return the mean seconds of a switch to a configuration; a new one counts as the slowest."""
-    means = {name: fmean(switches_s) for name, switches_s in durations.switches_s.items()}
-    return means.get(configuration, max(means.values(), default=0.0))

@@ -18,8 +18,8 @@ METER = {"name": "m", "kind": "smartpower3", "port": "usb", "origin": "modelled"
 SYSTEM = {**METER, "channels": {"0": "system"}}
 
 
-def names_of(compiled_plan: plans.Plan) -> list[str]:
-    return [configuration.name for configuration in compiled_plan.configurations]
+def names_of(frozen: plans.Plan) -> list[str]:
+    return [configuration.name for configuration in frozen.configurations]
 
 
 def test_the_same_arguments_give_the_same_frozen_plan() -> None:
@@ -30,14 +30,14 @@ def test_the_same_arguments_give_the_same_frozen_plan() -> None:
 
 
 def test_run_ids_and_defaults_are_written_out() -> None:
-    compiled_plan = compiled(suite())
-    run = compiled_plan.runs[0]
+    frozen = compiled(suite())
+    run = frozen.runs[0]
     assert run.run_id == f"0000-b00-{run.configuration}-{run.workload}"
-    assert compiled_plan.suite_id == "smoke-target-20260102T030405Z"
-    assert compiled_plan.entries["file_io"].parameters["small_files"]
-    assert ("plain", "opal") in compiled_plan.analysis.contrasts
-    assert ("opal", "dmcrypt-aes128") in compiled_plan.analysis.contrasts
-    assert ("opal", "plain") not in compiled_plan.analysis.contrasts
+    assert frozen.suite_id == "smoke-target-20260102T030405Z"
+    assert frozen.entries["file_io"].parameters["small_files"]
+    assert ("plain", "opal") in frozen.analysis.contrasts
+    assert ("opal", "dmcrypt-aes128") in frozen.analysis.contrasts
+    assert ("opal", "plain") not in frozen.analysis.contrasts
 
 
 @pytest.mark.parametrize("name", suite_names())
@@ -78,10 +78,10 @@ ON_DISKS = {
 
 def test_a_suite_of_several_disks_uses_each_disks_configurations() -> None:
     names = [f"{name}-on-{disk}" for disk in ("hdd", "ssd") for name in ("plain", "dmcrypt-aes128")]
-    compiled_plan = compiled(suite(**ON_DISKS), target_with([*names, "opal-on-ssd"]))
-    assert names_of(compiled_plan) == [*names, "opal-on-ssd"]
-    assert {"hdd", "ssd"} <= set(compiled_plan.disks)
-    assert compiled_plan.analysis.contrasts == (
+    frozen = compiled(suite(**ON_DISKS), target_with([*names, "opal-on-ssd"]))
+    assert names_of(frozen) == [*names, "opal-on-ssd"]
+    assert {"hdd", "ssd"} <= set(frozen.disks)
+    assert frozen.analysis.contrasts == (
         ("plain-on-hdd", "dmcrypt-aes128-on-hdd"),
         ("plain-on-ssd", "dmcrypt-aes128-on-ssd"),
         ("plain-on-ssd", "opal-on-ssd"),
@@ -92,7 +92,7 @@ def test_a_suite_of_several_disks_uses_each_disks_configurations() -> None:
     ]
     without = suite(**{**ON_DISKS, "contrasts": []})
     assert plan_contrasts(without, unencrypted) == [("plain-on-hdd", "plain-on-ssd")]
-    of_file_io = {run.configuration for run in compiled_plan.runs if run.workload == "file_io"}
+    of_file_io = {run.configuration for run in frozen.runs if run.workload == "file_io"}
     assert of_file_io == {"plain-on-hdd", "plain-on-ssd"}
 
 
@@ -115,9 +115,9 @@ def test_disks_without_configurations_are_refused(
 
 def test_configurations_can_be_chosen_by_name() -> None:
     chosen = suite(configurations=["plain", "opal"], contrasts=[["plain", "opal"]])
-    compiled_plan = compiled(chosen, configurations=["plain", "dmcrypt-aes128"])
-    assert names_of(compiled_plan) == ["plain", "dmcrypt-aes128"]
-    assert compiled_plan.analysis.contrasts == (("plain", "dmcrypt-aes128"),)
+    frozen = compiled(chosen, configurations=["plain", "dmcrypt-aes128"])
+    assert names_of(frozen) == ["plain", "dmcrypt-aes128"]
+    assert frozen.analysis.contrasts == (("plain", "dmcrypt-aes128"),)
     with refuses("configuration-not-in-inventory"):
         compiled(suite(), configurations=["dmcrypt-aes1"])
 
@@ -131,8 +131,8 @@ def test_only_entries_of_the_suite_may_be_skipped() -> None:
 
 def test_declared_contrasts_between_chosen_configurations_stay() -> None:
     chosen = suite(contrasts=[["opal", "plain"], ["plain", "dmcrypt-aes128"]])
-    compiled_plan = compiled(chosen, configurations=["plain", "opal"])
-    assert compiled_plan.analysis.contrasts == (("opal", "plain"),)
+    frozen = compiled(chosen, configurations=["plain", "opal"])
+    assert frozen.analysis.contrasts == (("opal", "plain"),)
 
 
 ONE_DISK = {
@@ -146,19 +146,17 @@ ONE_DISK = {
 def test_a_suite_runs_on_the_self_encrypting_disk_alone() -> None:
     alone = target_with(["sed-unlocked"])
     alone["configurations"] = [s for s in alone["configurations"] if s["name"] != "plain"]
-    compiled_plan = compiled(suite(**ONE_DISK), alone)
-    assert names_of(compiled_plan) == ["sed-unlocked", "opal"]
-    assert compiled_plan.analysis.contrasts == (("sed-unlocked", "opal"),)
-    assert compiled_plan.runs[-1].configuration == "sed-unlocked", "the extra block"
+    frozen = compiled(suite(**ONE_DISK), alone)
+    assert names_of(frozen) == ["sed-unlocked", "opal"]
+    assert frozen.analysis.contrasts == (("sed-unlocked", "opal"),)
+    assert frozen.runs[-1].configuration == "sed-unlocked", "the extra block"
 
 
 def test_one_disk_names_apply_only_if_needed_or_chosen() -> None:
     with_both_disks = target_with(["sed-unlocked"])
     assert names_of(compiled(suite(**ONE_DISK), with_both_disks)) == ["plain", "opal"]
-    compiled_plan = compiled(
-        suite(**ONE_DISK), with_both_disks, configurations=["opal", "sed-unlocked"]
-    )
-    assert compiled_plan.analysis.contrasts == (("sed-unlocked", "opal"),)
+    frozen = compiled(suite(**ONE_DISK), with_both_disks, configurations=["opal", "sed-unlocked"])
+    assert frozen.analysis.contrasts == (("sed-unlocked", "opal"),)
     with refuses("unknown-name", nearest="did you mean plain?"):
         compiled(suite(**{**ONE_DISK, "one_disk": {"plian": "x"}}), with_both_disks)
 
@@ -175,17 +173,17 @@ def test_the_suites_database_server_overrides_the_targets(
     database: str, parameters: dict[str, object], server: str
 ) -> None:
     chosen = suite(workloads=[{"name": "sql", "parameters": parameters}])
-    compiled_plan = compiled(chosen, {**target(), "database": database})
-    assert compiled_plan.workloads[0].parameters["server"] == server
+    frozen = compiled(chosen, {**target(), "database": database})
+    assert frozen.workloads[0].parameters["server"] == server
 
 
 def test_the_watermark_suits_the_slowest_meter() -> None:
-    compiled_plan = compiled(suite(), {**target(), "meters": [SYSTEM]})
-    assert compiled_plan.watermark == Watermark(chip_s=0.105, pad_s=0.5)
-    assert plans.parse(compiled_plan.document()).watermark == compiled_plan.watermark
+    frozen = compiled(suite(), {**target(), "meters": [SYSTEM]})
+    assert frozen.watermark == Watermark(chip_s=0.105, pad_s=0.5)
+    assert plans.parse(frozen.document()).watermark == frozen.watermark
     slower = {**SYSTEM, "name": "meter1", "settings": {"interval_ms": 1000}}
-    compiled_plan = compiled(suite(), {**target(), "meters": [SYSTEM, slower]})
-    assert compiled_plan.watermark == Watermark(chip_s=1.3, pad_s=3.0)
+    frozen = compiled(suite(), {**target(), "meters": [SYSTEM, slower]})
+    assert frozen.watermark == Watermark(chip_s=1.3, pad_s=3.0)
 
 
 def test_no_watermark_without_a_meter_or_if_switched_off() -> None:
@@ -198,8 +196,8 @@ def test_no_watermark_without_a_meter_or_if_switched_off() -> None:
 def test_phases_are_padded_for_a_slow_meter_only(interval_ms: int, pad_s: float) -> None:
     assert plan()["pad_s"] == 0
     metered = {**target(), "meters": [{**SYSTEM, "settings": {"interval_ms": interval_ms}}]}
-    compiled_plan = compiled(suite(), metered)
-    assert compiled_plan.pad_s == plans.parse(compiled_plan.document()).pad_s == pad_s
+    frozen = compiled(suite(), metered)
+    assert frozen.pad_s == plans.parse(frozen.document()).pad_s == pad_s
 
 
 @pytest.mark.parametrize(
@@ -219,10 +217,8 @@ def test_the_first_meter_that_has_a_channel_is_its_reference() -> None:
         {**METER, "name": name, "channels": channels}
         for name, channels in (("a", {"0": "drive"}), ("b", {"0": "system", "1": "drive"}))
     ]
-    compiled_plan = compiled(
-        load_suite("smoke"), {**target(), "meters": meters}, configurations=["plain"]
-    )
-    assert compiled_plan.reference_meters == {"drive": "a", "system": "b"}
+    frozen = compiled(load_suite("smoke"), {**target(), "meters": meters}, configurations=["plain"])
+    assert frozen.reference_meters == {"drive": "a", "system": "b"}
 
 
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
@@ -232,56 +228,54 @@ def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
 
 
 def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
-    compiled_plan, without = compiled(suite(drift_check=True)), compiled(suite())
+    frozen, without = compiled(suite(drift_check=True)), compiled(suite())
     assert without.document()["drift_check"] is None
-    assert compiled_plan.document()["drift_check"] == {
+    assert frozen.document()["drift_check"] == {
         "workload": "drift_check",
         "configuration": "plain",
         "limit": 0.01,
         "every": 1,
     }
-    runs = compiled_plan.runs
+    runs = frozen.runs
     assert [run.run_id for run in (runs[0], runs[-1])] == [
         "0000-b00-plain-drift_check",
         f"{len(runs) - 1:04d}-b02-plain-drift_check",
     ]
     between, others = (
         [(r.block, r.configuration, r.workload) for r in each.runs if r.workload != "drift_check"]
-        for each in (compiled_plan, without)
+        for each in (frozen, without)
     )
     assert between == others
     assert [run.index for run in runs] == list(range(len(runs)))
-    assert compiled_plan.entries["drift_check"].parameters == {"seconds": 10}
+    assert frozen.entries["drift_check"].parameters == {"seconds": 10}
 
 
 @pytest.mark.parametrize(
     ("every", "before"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (4, [0, 4]), (9, [0])]
 )
 def test_the_drift_check_runs_between_blocks(every: int, before: list[int]) -> None:
-    compiled_plan = compiled(suite(drift_check={"every": every}, blocks=5))
-    runs = compiled_plan.runs
+    frozen = compiled(suite(drift_check={"every": every}, blocks=5))
+    runs = frozen.runs
     checks = [run.index for run in runs if run.workload == "drift_check"]
     assert [runs[index].block for index in checks] == [*before, 4]
     for index in checks[1:-1]:
         assert runs[index - 1].block < runs[index].block == runs[index + 1].block
     assert checks[-1] == len(runs) - 1
-    assert compiled_plan.workloads[-1].parameters == {"seconds": 10}
+    assert frozen.workloads[-1].parameters == {"seconds": 10}
 
 
 def test_the_drift_check_runs_on_the_unencrypted_configuration() -> None:
     described = target()
     described["configurations"][0]["name"] = "bare"
     described["configurations"].reverse()
-    compiled_plan = compiled(suite(drift_check={"seconds": 2}), described)
-    assert compiled_plan.drift_check and compiled_plan.drift_check.configuration == "bare"
-    assert compiled_plan.document()["workloads"][-1] == {
+    frozen = compiled(suite(drift_check={"seconds": 2}), described)
+    assert frozen.drift_check and frozen.drift_check.configuration == "bare"
+    assert frozen.document()["workloads"][-1] == {
         "name": "drift_check",
         "parameters": {"seconds": 2},
     }
-    compiled_plan = compiled(suite(drift_check=True), configurations=["opal", "dmcrypt-aes128"])
-    assert compiled_plan.drift_check and compiled_plan.drift_check.configuration == "opal", (
-        "without a plain one"
-    )
+    frozen = compiled(suite(drift_check=True), configurations=["opal", "dmcrypt-aes128"])
+    assert frozen.drift_check and frozen.drift_check.configuration == "opal", "without a plain one"
 
 
 def test_a_suite_preconditions_only_on_request() -> None:
@@ -293,10 +287,10 @@ def test_a_suite_preconditions_only_on_request() -> None:
 def test_preconditioning_has_the_specifications_defaults_and_disables_discard() -> None:
     defaults = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
     assert plan(precondition=True)["precondition"] == defaults
-    compiled_plan = plan(precondition={"rounds": 7, "access": "random"})
-    assert compiled_plan["precondition"] == {**defaults, "rounds": 7, "access": "random"}
-    assert compiled_plan["discard_first"] is False
-    parsed = plans.parse(compiled_plan)
+    frozen = plan(precondition={"rounds": 7, "access": "random"})
+    assert frozen["precondition"] == {**defaults, "rounds": 7, "access": "random"}
+    assert frozen["discard_first"] is False
+    parsed = plans.parse(frozen)
     assert parsed.precondition is not None
     assert parsed.precondition.most_bytes(parsed.extent) == 9 * 2**30
     with refuses("precondition-and-discard"):

@@ -31,27 +31,27 @@ BLOCK_S = 3 * 40 + 3 * SWITCH_S + 5 * GAP_S
 def walk(document: dict[str, Any], slower: Sequence[float] = (1, 1, 1, 1, 1)) -> list[Entry]:
     """Return the journal of a finished suite; block n takes `slower[n]` times as long."""
     lines: list[tuple[float, str, str]] = [(0, "suite-started", "")]
-    new_plan, before = 10.0, None
+    time_s, before = 10.0, None
     for run in document["runs"]:
         times = slower[run["block"]]
         where = (run["block"], run["configuration"])
         if where != before:
-            lines.append((new_plan, "switching", run["run_id"]))
-            new_plan += SWITCH_S * times
-        lines.append((new_plan, "running", run["run_id"]))
-        new_plan += RUN_S.get(run["workload"], 10.0) * times
-        lines.append((new_plan, "finished", run["run_id"]))
-        new_plan, before = new_plan + GAP_S, where
-    return journal([*lines, (new_plan + 9, "suite-finished", "")])
+            lines.append((time_s, "switching", run["run_id"]))
+            time_s += SWITCH_S * times
+        lines.append((time_s, "running", run["run_id"]))
+        time_s += RUN_S.get(run["workload"], 10.0) * times
+        lines.append((time_s, "finished", run["run_id"]))
+        time_s, before = time_s + GAP_S, where
+    return journal([*lines, (time_s + 9, "suite-finished", "")])
 
 
 def keep(
     folder: Path, document: dict[str, Any], entries: Sequence[Entry], wall_s: float | None = None
 ) -> None:
-    fitted = suite_folder(folder / f"{len(list(folder.iterdir()))}", document, entries)
+    suite_dir = suite_folder(folder / f"{len(list(folder.iterdir()))}", document, entries)
     if wall_s:
         line = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": wall_s}
-        (fitted / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+        (suite_dir / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
 
 
 def keep_past(folder: Path, wall_s: float | None = None) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def keep_past(folder: Path, wall_s: float | None = None) -> dict[str, Any]:
 
 
 def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
-    fitted = plans.parse(document)
-    durations = past_durations.read_durations(folder, fitted.host, fitted.origin)
-    return sizing.fit(fitted, durations, hours)
+    parsed = plans.parse(document)
+    durations = past_durations.read_durations(folder, parsed.host, parsed.origin)
+    return sizing.fit(parsed, durations, hours)
 
 
 def test_blocks_are_fitted_to_earlier_durations(tmp_path: Path) -> None:
@@ -183,12 +183,8 @@ def test_suites_of_another_host_or_origin_are_ignored(
 def test_unmeasured_sizes_are_refused_with_a_command_at_their_scale(tmp_path: Path) -> None:
     keep_past(tmp_path)
     loads = [{"name": "idle"}, {"name": "file_io", "parameters": {"large_mib": 1}}]
-    with refuses(
-        "duration-unknown",
-        workload="file_io",
-        host="target",
-        block="fde run --suite smoke --blocks 1",
-    ):
+    facts = {"workload": "file_io", "block": "fde run --suite smoke --blocks 1"}
+    with refuses("duration-unknown", **facts, host="target"):
         fit(tmp_path, plan(blocks=1, workloads=loads), 9)
     scaled = plan(blocks=1, workloads=loads, summary="lab: for tests")
     with refuses("duration-unknown"):
@@ -204,13 +200,8 @@ def test_invalid_hours_are_refused(tmp_path: Path, hours: float) -> None:
 
 def test_too_few_hours_are_refused_with_the_time_of_a_block(tmp_path: Path) -> None:
     past = keep_past(tmp_path, BLOCK_S + 60)
-    with refuses(
-        "no-block-fits",
-        hours="1 min 48 s",
-        bound_s="2 min 30 s",
-        needed_s="3 min 30 s",
-        needed_hours=0.06,
-    ):
+    bounds = {"hours": "1 min 48 s", "bound_s": "2 min 30 s", "needed_s": "3 min 30 s"}
+    with refuses("no-block-fits", **bounds, needed_hours=0.06):
         fit(tmp_path, past, 0.03)
     assert fit(tmp_path, past, 0.06).blocks == 1
 
@@ -237,8 +228,8 @@ def test_suites_with_damaged_plans_are_ignored(tmp_path: Path, damage: dict[str,
 
 def test_the_plan_records_hours_and_basis() -> None:
     basis = FitBasis(suites=("s",), block_s=137.0)
-    fitted = compiled(suite(), blocks=5, fitted=Fitted(9.0, basis))
-    parsed = plans.parse(fitted.document())
+    frozen = compiled(suite(), blocks=5, fitted=Fitted(9.0, basis))
+    parsed = plans.parse(frozen.document())
     assert parsed.hours == 9.0 and parsed.basis == basis and parsed.blocks == 5
     assert plan()["hours"] is None and plan()["basis"] is None
 
@@ -263,8 +254,8 @@ def test_planning_uses_durations_from_its_output_folder(tmp_path: Path) -> None:
     fitted = json.loads((Path(result.stdout.split()[-1]) / "plan.json").read_text(encoding="utf-8"))
     assert fitted["hours"] == 1.0 and fitted["basis"]["suites"] == [document["suite_id"]]
     assert fitted["blocks"] == fitted["runs"][-1]["block"] + 1 > 1
-    sentences = planned("--hours", "1", "--blocks", "2")
-    assert sentences.returncode == 2 and sentences.stderr.count("\n") == 1
+    conflicting = planned("--hours", "1", "--blocks", "2")
+    assert conflicting.returncode == 2 and conflicting.stderr.count("\n") == 1
 
 
 def test_durations_are_shared_between_entries_of_a_workload(tmp_path: Path) -> None:
@@ -287,9 +278,9 @@ def test_missing_parameters_of_older_plans_have_their_defaults(tmp_path: Path) -
 def test_extra_blocks_are_counted_once(tmp_path: Path) -> None:
     keep_past(tmp_path, BLOCK_S + 60)
     extra = {"blocks": 2, "configurations": ["plain", "opal"], "workloads": ["file_io"]}
-    without, fitted = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
-    assert fitted.block_s == without.block_s
-    assert fitted.ends_s - without.ends_s == pytest.approx(4 * (30 + SWITCH_S))
+    without, with_extra = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
+    assert with_extra.block_s == without.block_s
+    assert with_extra.ends_s - without.ends_s == pytest.approx(4 * (30 + SWITCH_S))
 
 
 def test_skipped_workloads_take_no_time(tmp_path: Path) -> None:

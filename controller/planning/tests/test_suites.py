@@ -48,8 +48,8 @@ def full_suite(**changes: Any) -> Suite:
     return suite(**{"workloads": ENTRIES, "extra": EXTRA, "comparisons": [COMPARISON], **changes})
 
 
-def of_block(compiled_plan: Plan, block: int) -> list[Run]:
-    return [run for run in compiled_plan.runs if run.block == block]
+def of_block(frozen: Plan, block: int) -> list[Run]:
+    return [run for run in frozen.runs if run.block == block]
 
 
 def unknown(nearest: str) -> Refusal:
@@ -179,14 +179,14 @@ def test_a_seed_gives_the_order_that_it_gave_before(name: str, blocks: int, sha2
 
 
 def test_a_block_repeats_entries_on_their_configurations() -> None:
-    compiled_plan = compiled(full_suite())
-    first = Counter((run.configuration, run.workload) for run in of_block(compiled_plan, 0))
+    frozen = compiled(full_suite())
+    first = Counter((run.configuration, run.workload) for run in of_block(frozen, 0))
     assert first == {
         **{(stack, "idle"): 1 for stack in ("plain", "opal", "dmcrypt-aes128")},
         **{(stack, "file_io"): 2 for stack in ("plain", "opal", "dmcrypt-aes128")},
         **{(stack, "file_io-warm"): 1 for stack in ("plain", "dmcrypt-aes128")},
     }
-    written = compiled_plan.document()["workloads"]
+    written = frozen.document()["workloads"]
     assert written[2]["workload"] == "file_io"
     assert "workload" not in written[1], "the same as its name"
     assert written[2]["parameters"]["cache"] == "warm"
@@ -194,19 +194,19 @@ def test_a_block_repeats_entries_on_their_configurations() -> None:
 
 def test_entries_not_in_the_overall_sum_are_marked() -> None:
     warm = {"name": "file_io-warm", "workload": "file_io", "overall": False}
-    compiled_plan = plan(workloads=[{"name": "file_io", "overall": True}, warm])
-    assert [entry.get("overall") for entry in compiled_plan["workloads"]] == [None, False]
+    frozen = plan(workloads=[{"name": "file_io", "overall": True}, warm])
+    assert [entry.get("overall") for entry in frozen["workloads"]] == [None, False]
 
 
 def test_repetitions_have_separate_numbers_ids_and_seeds() -> None:
-    compiled_plan = compiled(full_suite())
-    repeated = [run for run in of_block(compiled_plan, 0) if run.workload == "file_io"]
+    frozen = compiled(full_suite())
+    repeated = [run for run in of_block(frozen, 0) if run.workload == "file_io"]
     for run in repeated:
         assert run.run_id.endswith(f"-{run.configuration}-file_io.{run.repeat}")
     assert sorted(run.repeat or 0 for run in repeated) == [0, 0, 0, 1, 1, 1]
-    for run in compiled_plan.document()["runs"]:
+    for run in frozen.document()["runs"]:
         assert ("repeat" in run) == (run["workload"] == "file_io")
-    parsed = plans.parse(compiled_plan.document())
+    parsed = plans.parse(frozen.document())
     seeds = {
         (run.workload, run.repeat): {
             seed_of(parsed, other)
@@ -221,19 +221,19 @@ def test_repetitions_have_separate_numbers_ids_and_seeds() -> None:
 
 
 def test_extra_blocks_follow_the_full_ones_and_the_drift_check_closes() -> None:
-    compiled_plan = compiled(full_suite(drift_check=True))
-    assert compiled_plan.blocks == 3
-    assert compiled_plan.document()["extra_blocks"] == {"first": 3, "count": 2}
+    frozen = compiled(full_suite(drift_check=True))
+    assert frozen.blocks == 3
+    assert frozen.document()["extra_blocks"] == {"first": 3, "count": 2}
     for block in (3, 4):
-        runs = [run for run in of_block(compiled_plan, block) if run.workload != "drift_check"]
+        runs = [run for run in of_block(frozen, block) if run.workload != "drift_check"]
         assert Counter((run.configuration, run.workload) for run in runs) == {
             ("plain", "idle"): 1,
             ("plain", "file_io-warm"): 1,
             ("opal", "idle"): 1,
         }
         assert len(list(groupby(run.configuration for run in runs))) == 2
-    assert compiled_plan.runs[-1].workload == "drift_check" and compiled_plan.runs[-1].block == 4
-    assert [run.index for run in compiled_plan.runs] == list(range(len(compiled_plan.runs)))
+    assert frozen.runs[-1].workload == "drift_check" and frozen.runs[-1].block == 4
+    assert [run.index for run in frozen.runs] == list(range(len(frozen.runs)))
     assert "extra_blocks" not in plan()
     assert compiled(full_suite(extra={"blocks": 0})) == compiled(full_suite(extra=None))
 
@@ -245,15 +245,13 @@ def test_a_longer_suite_begins_like_a_shorter_one() -> None:
 
 
 def test_comparisons_list_the_configurations_that_run_both_sides() -> None:
-    compiled_plan = compiled(full_suite()).document()["analysis"]["comparisons"]
-    assert compiled_plan == [{**COMPARISON, "configurations": ["plain", "dmcrypt-aes128"]}]
+    frozen = compiled(full_suite()).document()["analysis"]["comparisons"]
+    assert frozen == [{**COMPARISON, "configurations": ["plain", "dmcrypt-aes128"]}]
     idle = {**COMPARISON, "second": {"workload": "idle"}, "configurations": ["opal"]}
     del idle["per"]
-    (compiled_plan,) = compiled(full_suite(comparisons=[idle])).document()["analysis"][
-        "comparisons"
-    ]
-    assert compiled_plan["second"] == {"workload": "idle", "phase": "all"}
-    assert compiled_plan["per"] is None and compiled_plan["configurations"] == ["opal"]
+    (frozen,) = compiled(full_suite(comparisons=[idle])).document()["analysis"]["comparisons"]
+    assert frozen["second"] == {"workload": "idle", "phase": "all"}
+    assert frozen["per"] is None and frozen["configurations"] == ["opal"]
     assert "comparisons" not in plan()["analysis"]
 
 
@@ -341,12 +339,12 @@ def test_a_scale_changes_parameters_and_the_summary() -> None:
         workloads=[{"name": "idle"}, {"name": "file_io", "parameters": {"small_files": 3}}],
         scales={"lab": scale},
     )
-    compiled_plan = compiled(at_scale(scaled_suite, "lab"))
-    sizes = {entry.name: entry.parameters for entry in compiled_plan.workloads}
-    assert compiled_plan.scale == "lab: for tests" and compiled_plan.blocks == 2
+    frozen = compiled(at_scale(scaled_suite, "lab"))
+    sizes = {entry.name: entry.parameters for entry in frozen.workloads}
+    assert frozen.scale == "lab: for tests" and frozen.blocks == 2
     assert sizes["file_io"]["large_mib"] == 8 and sizes["file_io"]["small_files"] == 3
     assert sizes["idle"] == {"seconds": 1.0} and sizes["drift_check"] == {"seconds": 1}
-    assert compiled_plan.precondition and compiled_plan.precondition.rounds == 5
+    assert frozen.precondition and frozen.precondition.rounds == 5
     unscaled = compiled(at_scale(scaled_suite, None))
     assert unscaled.scale == "for tests" and unscaled.blocks == 3
 
@@ -359,17 +357,17 @@ def test_a_scale_changes_entries_extra_blocks_and_comparisons() -> None:
         "workloads": {"file_io-warm": {"large_mib": 8}},
         "comparisons": {"caching": {"question": "Here?", "first": {"workload": "idle"}}},
     }
-    compiled_plan = compiled(at_scale(full_suite(scales={"lab": lab}), "lab"))
-    assert Counter(run.workload for run in of_block(compiled_plan, 0)) == {
+    frozen = compiled(at_scale(full_suite(scales={"lab": lab}), "lab"))
+    assert Counter(run.workload for run in of_block(frozen, 0)) == {
         "idle": 3,
         "file_io": 3,
         "file_io-warm": 1,
     }
-    assert compiled_plan.document()["rapl_hz"] == 5
-    assert compiled_plan.extra_blocks == plans.ExtraBlocks(first=3, count=1)
-    sizes = {entry.name: entry.parameters for entry in compiled_plan.workloads}
+    assert frozen.document()["rapl_hz"] == 5
+    assert frozen.extra_blocks == plans.ExtraBlocks(first=3, count=1)
+    sizes = {entry.name: entry.parameters for entry in frozen.workloads}
     assert sizes["file_io-warm"]["large_mib"] == 8 and sizes["file_io"]["large_mib"] == 64
-    (compared,) = compiled_plan.analysis.comparisons
+    (compared,) = frozen.analysis.comparisons
     assert compared.question == "Here?" and compared.configurations == ("plain",)
     assert schema.write(compared.first) == schema.write(Side("idle"))
 

@@ -83,10 +83,6 @@ def test_a_plugin_without_its_module_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         agent_bundle, "installed", lambda group: (gone,) if group == gone.group else ()
     )
-    with refuses(
-        "package-without-module",
-        class_path="not_there.mine:Mine",
-        group="fde.workloads",
-        top="not_there",
-    ):
+    facts = {"class_path": gone.value, "group": gone.group, "top": "not_there"}
+    with refuses("package-without-module", **facts):
         agent_bundle.collect()
