@@ -26,7 +26,7 @@ from agent.system.notify import Watchdog
 from contract import steady_state
 from contract.documents import LifetimeChange, PreconditionDocument, Written
 from contract.errors import AgentError
-from contract.files import sync_folder, write_json
+from contract.files import sync_path, write_json
 from contract.journal import PRECONDITIONED, PRECONDITIONING, Entry, Fact, boot_id
 from contract.plan import Disk, Plan, Precondition
 from workloads import fio
@@ -81,7 +81,7 @@ def all_disks(
             document = work.document(plan.precondition, interrupted)
         folder = suite_dir / FOLDER
         folder.mkdir(exist_ok=True)
-        sync_folder(suite_dir)
+        sync_path(suite_dir)
         sha256 = write_json(folder / f"{disk.role}.json", asdict(document))
         tell(PRECONDITIONED, facts={"disk": disk.role, "sha256": sha256})
 

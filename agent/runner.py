@@ -23,7 +23,7 @@ from contract import journal, plan, strict_json
 from contract.attempts import History
 from contract.documents import AfterDocument, LockedRead
 from contract.errors import AgentError
-from contract.files import sync_folder, write_json
+from contract.files import sync_path, write_json
 from contract.journal import Journal
 from contract.plan import Disk, Plan, Run
 from instrumentation.sources.powercap import PowercapError, PowercapSource
@@ -334,8 +334,8 @@ class Suite:
         if renew:
             folder.mkdir(parents=True)
         if folder.parent.exists():
-            sync_folder(folder.parent)
-            sync_folder(self.folder)
+            sync_path(folder.parent)
+            sync_path(self.folder)
 
     def _provenance(self, when: str, **additions: object) -> None:
         """Write provenance, once a boot before the runs, and after them with `additions`."""

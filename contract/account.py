@@ -60,17 +60,19 @@ def judge(
         "access-times": (options and not options & _NO_ACCESS_TIMES, "written-more"),
         "integrity-journal": (journalled, "read-less"),
     }
-    differences = []
+    findings = []
     for phase in phases:
         for cause, unit, clause in _differences(phase):
             excuse = UNSEEN if cause == UNSEEN else ""
             for name, (holds, ending) in excuses.items():
                 if holds and cause.startswith("disk-") and cause.endswith(ending):
                     excuse = name
-            differences.append(_difference(phase, cause, unit, clause, excuse))
-    if not differences:
-        return [Finding(NAME, "after", "blocker", True, "", {}, None, "")]
-    return differences
+            sentence, remedy = _EXCUSES.get(excuse, (_SENTENCE, _REMEDY))
+            message = f"{sentence.format(phase=phase.name, clause=clause)} {remedy}"
+            facts = {"phase": phase.name, "unit": unit, **_amounts(phase, unit)}
+            severity = "warning" if excuse else "blocker"
+            findings.append(Finding(NAME, "after", severity, False, cause, facts, None, message))
+    return findings or [Finding(NAME, "after", "blocker", True, "", {}, None, "")]
 
 
 def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
@@ -95,18 +97,13 @@ def _differences(phase: Phase) -> Iterator[tuple[str, str, str]]:
             yield f"disk-{verb}-more", "bytes", clause
 
 
-def _difference(phase: Phase, cause: str, unit: str, clause: str, excuse: str) -> Finding:
-    """Return the finding of a difference, with every account of that unit as its facts."""
-    accounts = {
+def _amounts(phase: Phase, unit: str) -> dict[str, str]:
+    """Return every known amount of a unit in a phase, as facts."""
+    amounts = {
         "planned": phase.planned.get(unit),
         "reported": phase.reported.get(unit),
         "counted": phase.work.get(unit),
         "disk_read_bytes": phase.disk_read_bytes,
         "disk_written_bytes": phase.disk_written_bytes,
     }
-    amounts = {name: f"{amount:.12g}" for name, amount in accounts.items() if amount is not None}
-    sentence, remedy = _EXCUSES.get(excuse, (_SENTENCE, _REMEDY))
-    message = f"{sentence.format(phase=phase.name, clause=clause)} {remedy}"
-    facts = {"phase": phase.name, "unit": unit, **amounts}
-    severity = "warning" if excuse else "blocker"
-    return Finding(NAME, "after", severity, False, cause, facts, None, message)
+    return {name: f"{amount:.12g}" for name, amount in amounts.items() if amount is not None}

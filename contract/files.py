@@ -62,7 +62,7 @@ def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = T
             error.filename, error.filename2 = str(path), None
         raise
     if sync:
-        sync_folder(path.parent)
+        sync_path(path.parent)
     return sha256.hexdigest()
 
 
@@ -94,7 +94,7 @@ def append_line(path: Path, document: Any) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-    sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 class Reserve:
@@ -122,9 +122,9 @@ class Reserve:
             self._path.unlink()
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush the names of a folder's files to the medium."""
-    fd = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the medium."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

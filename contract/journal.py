@@ -16,7 +16,7 @@ from typing import Annotated
 
 from contract import schema, strict_json, system_text
 from contract.errors import AgentError
-from contract.files import Reserve, json_text, sync_folder
+from contract.files import Reserve, json_text, sync_path
 from contract.schema import COUNT, Text
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -102,7 +102,7 @@ class Journal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         # A torn last line (power cut) was never acknowledged: cut it off.
         os.ftruncate(self._fd, self._whole_bytes)
-        sync_folder(path.parent)
+        sync_path(path.parent)
 
     def append(
         self,
@@ -217,7 +217,8 @@ def follow(
             size = current_size
             entries = read(path)
             # A line is readable before it is on the medium; only yield lines that will stay.
-            _sync(path)
+            if path.exists():
+                sync_path(path)
             yield from entries[passed_on:]
             passed_on = max(passed_on, len(entries))
             if len(entries) > start and entries[-1].state in TERMINAL:
@@ -229,15 +230,6 @@ def follow(
             if now_s - held_s >= PATIENCE_S and path_size(path) == size:
                 raise AbandonedError("agent-gone", folder=path.parent)
         sleep(poll_s)
-
-
-def _sync(path: Path) -> None:
-    if path.exists():
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def path_size(path: Path) -> int:

@@ -290,22 +290,18 @@ def nearest(word: str, choices: Collection[str]) -> str:
 def write(value: Any) -> Any:
     """Return the JSON form of a dataclass, a mapping, a list or a plain value."""
     if is_dataclass(value):
-        return _write_object(value)
+        shape: Any = type(value)
+        layout = layout_of(shape)
+        document: dict[str, Any] = {}
+        for field in fields(shape):
+            item = getattr(value, field.name)
+            if layout.catch_all and field.name == layout.catch_all[0]:
+                document |= write(item)
+            elif field.name in layout.fields and not (
+                field.metadata == OMITTED and item == field.default
+            ):
+                document[field.name] = write(item)
+        return document
     if isinstance(value, Mapping):
         return {key: write(item) for key, item in value.items()}
     return [write(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _write_object(value: Any) -> dict[str, Any]:
-    shape: Any = type(value)
-    layout = layout_of(shape)
-    document: dict[str, Any] = {}
-    for field in fields(value):
-        item = getattr(value, field.name)
-        if layout.catch_all and field.name == layout.catch_all[0]:
-            document |= write(item)
-        elif field.name in layout.fields and not (
-            field.metadata == OMITTED and item == field.default
-        ):
-            document[field.name] = write(item)
-    return document

@@ -216,17 +216,14 @@ class Delay:
             for name in self._threads.keys() - alive:
                 self._threads.pop(name).close()
             for name in alive:
-                self._add(name)
+                with contextlib.suppress(OSError, ValueError):
+                    if name not in self._threads:
+                        self._threads[name] = SchedStats([Path(self._tasks, name, "schedstat")])
+                        self._last_ns[name] = self._threads[name].read()[1]
+                    delay_ns = self._threads[name].read()[1]
+                    self._total_ns += max(0, delay_ns - self._last_ns[name])
+                    self._last_ns[name] = delay_ns
         return self._total_ns
-
-    def _add(self, name: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if name not in self._threads:
-                self._threads[name] = SchedStats([Path(self._tasks, name, "schedstat")])
-                self._last_ns[name] = self._threads[name].read()[1]
-            delay_ns = self._threads[name].read()[1]
-            self._total_ns += max(0, delay_ns - self._last_ns[name])
-            self._last_ns[name] = delay_ns
 
     def close(self) -> None:
         for thread in self._threads.values():

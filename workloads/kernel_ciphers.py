@@ -94,10 +94,15 @@ class KernelCiphers(Workload):
 
     def run(self, context: Context) -> None:
         missing: dict[str, list[str]] = {}
+        request_bytes = int(context.parameters["request_kib"]) * KIB
         with Child(self.name, context.disk) as child:
             for row in planned(context.parameters):
                 try:
-                    _measure(context, child, row)
+                    for direction in DIRECTIONS:
+                        requests = (direction, request_bytes, threads(context.parameters))
+                        job = CipherJob(row.ciphers, row.mode, row.key_bits, *requests)
+                        work, steps = repeat(context, child, f"{row.name}.{direction}", job)
+                        work.add(bytes=steps * request_bytes, operations=steps)
                 except MissingError as error:
                     missing.setdefault(str(error), []).append(row.name)
         for reason, names in missing.items():
@@ -131,13 +136,3 @@ def planned(parameters: Parameters) -> list[Row]:
     if not rows:
         raise WorkloadError("no-ciphers")
     return list(dict.fromkeys(rows))
-
-
-def _measure(context: Context, child: Child, row: Row) -> None:
-    """Run both phases of a row; MissingError before the first if this kernel lacks it."""
-    request_bytes = int(context.parameters["request_kib"]) * KIB
-    for direction in DIRECTIONS:
-        ways = (direction, request_bytes, threads(context.parameters))
-        job = CipherJob(row.ciphers, row.mode, row.key_bits, *ways)
-        work, steps = repeat(context, child, f"{row.name}.{direction}", job)
-        work.add(bytes=steps * request_bytes, operations=steps)

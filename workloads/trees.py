@@ -102,7 +102,9 @@ def listed(archive: Path, only: str, word: str = "") -> Contents:
             with tarfile.open(fileobj=unpacker.output, mode="r|") as members:
                 for member in members:
                     name = os.path.normpath(member.name)
-                    if only and not _selected(member.name, only):
+                    parts = member.name.rstrip("/").split("/")
+                    paths = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+                    if only and not any(fnmatchcase(path, only) for path in paths):
                         continue
                     if member.isreg():
                         sizes[name] = member.size
@@ -154,11 +156,6 @@ def _contents(
         tar_bytes=-(-(tar_bytes + 2 * TAR_BLOCK_BYTES) // TAR_RECORD_BYTES) * TAR_RECORD_BYTES,
         matches=matches,
     )
-
-
-def _selected(name: str, only: str) -> bool:
-    parts = name.rstrip("/").split("/")
-    return any(fnmatchcase("/".join(parts[:end]), only) for end in range(1, len(parts) + 1))
 
 
 def unpacked_bytes(archive: Path, near_bytes: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from contract import bounded, packed
 from contract import plan as plans
 from contract.errors import ControllerError
-from contract.files import sync_folder
+from contract.files import sync_path
 from contract.interrupts import uninterrupted
 from contract.places import command_line
 from contract.plan import TargetDocument
@@ -49,14 +49,14 @@ def unpack(archive: Path, suite_dir: Path) -> None:
             raise ControllerError("results-of-other-plan", suite_id=plan.suite_id)
         for folder in (*unpacked.rglob("*/"), unpacked):
             if folder.is_dir():
-                sync_folder(folder)
+                sync_path(folder)
         with uninterrupted():
             for name in TAKEN:
                 if (unpacked / name).exists():
                     if (suite_dir / name).is_dir():  # the target still has all of it
                         (suite_dir / name).rename(Path(temporary) / f"{name}.old")
                     (unpacked / name).replace(suite_dir / name)
-                    sync_folder(suite_dir)
+                    sync_path(suite_dir)
 
 
 def most_archive_bytes(plan: plans.Plan, suite_dir: Path) -> int:

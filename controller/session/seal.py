@@ -11,7 +11,7 @@ from typing import Final
 from contract import derived
 from contract.documents import ManifestDocument
 from contract.errors import ControllerError
-from contract.files import sha256_of, sync_folder, write_json
+from contract.files import sha256_of, sync_path, write_json
 from contract.places import command_line
 from contract.suite_files import SEALED, SEALED_FOLDERS
 from controller.session import timing
@@ -49,11 +49,11 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
         for name in SEALED_FOLDERS:
             folders = [path for path in (suite_dir / name).rglob("*") if path.is_dir()]
             for folder in sorted(folders, reverse=True):  # the inner ones first
-                sync_folder(folder)
+                sync_path(folder)
             if (suite_dir / name).is_dir():
-                sync_folder(suite_dir / name)
-        sync_folder(suite_dir)
-        sync_folder(suite_dir.resolve().parent)
+                sync_path(suite_dir / name)
+        sync_path(suite_dir)
+        sync_path(suite_dir.resolve().parent)
         write_json(suite_dir / MANIFEST, asdict(ManifestDocument(FORMAT, sums)))
     except OSError as error:
         path = error.filename or suite_dir
@@ -66,7 +66,7 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
 def unseal(suite_dir: Path) -> None:
     """Remove the manifest, on the medium too, before any file that it names changes."""
     (suite_dir / MANIFEST).unlink(missing_ok=True)
-    sync_folder(suite_dir)
+    sync_path(suite_dir)
 
 
 def decode(suite_dir: Path) -> None:

@@ -54,7 +54,13 @@ def check(cipher: str, mode: str) -> list[str]:
     vectors = [published(cipher, mode), _constructed(cipher, mode)]
     held = [vector for vector in vectors if vector is not None]
     for vector in held:
-        _compare(cipher, mode, vector)
+        texts = ((True, vector.plain, vector.answer), (False, vector.answer, vector.plain))
+        for encrypt, text, expected in texts:
+            stream = libraries.begin(cipher, mode, encrypt=encrypt, key=vector.key, iv=vector.iv)
+            if stream.crypt(text) != expected:
+                verb, source = "encrypts" if encrypt else "decrypts", vector.source
+                facts = {"cipher": cipher, "mode": mode.upper(), "verb": verb, "source": source}
+                raise WorkloadError("wrong-cipher", **facts)
     return [vector.source for vector in held]
 
 
@@ -110,14 +116,3 @@ def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Bl
         if maker := libraries.find(asked, "ecb", encrypt=True, only=library):
             return library, maker(whole_key, iv).crypt
     raise WorkloadError("no-ecb", cipher=cipher)
-
-
-def _compare(cipher: str, mode: str, vector: Vector) -> None:
-    ways = ((True, vector.plain, vector.answer), (False, vector.answer, vector.plain))
-    for encrypt, text, expected in ways:
-        stream = libraries.begin(cipher, mode, encrypt=encrypt, key=vector.key, iv=vector.iv)
-        if stream.crypt(text) != expected:
-            verb = "encrypts" if encrypt else "decrypts"
-            raise WorkloadError(
-                "wrong-cipher", cipher=cipher, mode=mode.upper(), verb=verb, source=vector.source
-            )
