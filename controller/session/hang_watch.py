@@ -7,7 +7,7 @@ switched off and removed once it is read back as on, by this session or a later 
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -31,48 +31,46 @@ STEP_S = 900.0
 LAST_TRIES = 3
 
 
+@dataclass
 class HangWatch:
-    """Switches a target off and on once a hang, as its inventory allows."""
+    """Switches a target off and on once per hang, as its inventory allows."""
 
-    def __init__(
-        self, plan: Plan, switch: PowerSwitch | None, suite_dir: Path, board: Board
-    ) -> None:
-        self._switch = switch
-        self._stuck_after_s = (plan.run_limit_s or float("inf")) + STEP_S
-        self._path = suite_dir / FILE
-        self._host = plan.host
-        self._board = board
-        self._tried = False  # in this hang
-        self._thread: threading.Thread | None = None
-        self._ending = threading.Event()
+    plan: Plan
+    switch: PowerSwitch | None
+    suite_dir: Path
+    board: Board
+    _tried: bool = False  # in this hang
+    _thread: threading.Thread | None = None
+    _ending: threading.Event = field(default_factory=threading.Event)
 
     def observe(self, lost_s: float, working_s: float = 0.0) -> None:
         """Report or end a hang, by how long the target was silent and its run had no new line."""
         silent = f"the target has been silent for {minutes(lost_s)}"
-        self._board.alarm("target-lost", silent if lost_s else "")
-        hung_s = max(lost_s, working_s - self._stuck_after_s)
+        self.board.alarm("target-lost", silent if lost_s else "")
+        stuck_after_s = (self.plan.run_limit_s or float("inf")) + STEP_S
+        hung_s = max(lost_s, working_s - stuck_after_s)
         self._tried = self._tried and hung_s > 0
-        if self._switch is None or self._tried or hung_s < self._switch.hang_s:
+        if self.switch is None or self._tried or hung_s < self.switch.hang_s:
             return
         if self._thread is not None and self._thread.is_alive():
             return
         self._tried = True
         hangs = f"the target has been hanging for {minutes(hung_s)}"
-        if sum(1 for _ in strict_json.lines(PowerLine, self._path)) >= self._switch.most:
-            self._board.warn(f"{hangs}; it was switched off and on {self._switch.most} times")
+        if sum(1 for _ in strict_json.lines(PowerLine, self.suite_dir / FILE)) >= self.switch.most:
+            self.board.warn(f"{hangs}; it was switched off and on {self.switch.most} times")
             return
         cause: HangCause = "lost" if hung_s == lost_s else "stuck"
         line = PowerLine(monotonic_ns(), boot_id(), cause, round(hung_s, 1))
         try:
-            append_line(self._path, asdict(line))
-            off_mark(self._host).parent.mkdir(parents=True, exist_ok=True)
-            write(off_mark(self._host), [b""])
-            mark = hold_mark(self._host)
+            append_line(self.suite_dir / FILE, asdict(line))
+            off_mark(self.plan.host).parent.mkdir(parents=True, exist_ok=True)
+            write(off_mark(self.plan.host), [b""])
+            mark = hold_mark(self.plan.host)
         except (OSError, ControllerError) as error:
-            self._board.warn(f"{hangs}; its power is left on: {error}")
+            self.board.warn(f"{hangs}; its power is left on: {error}")
             return
-        self._board.announce("power-cycled", f"{hangs}: it is switched off and on")
-        self._thread = threading.Thread(target=self._switch_off_and_on, args=(self._switch, mark))
+        self.board.announce("power-cycled", f"{hangs}: it is switched off and on")
+        self._thread = threading.Thread(target=self._switch_off_and_on, args=(self.switch, mark))
         self._thread.start()
 
     def close(self) -> None:
@@ -86,8 +84,8 @@ class HangWatch:
 
         def is_over(failure: str) -> bool:
             nonlocal attempts
-            self._board.alarm("target-off", f"the target is OFF: {failure}; tried again")
-            self._board.warn(f"the target is OFF: {failure}")
+            self.board.alarm("target-off", f"the target is OFF: {failure}; tried again")
+            self.board.warn(f"the target is OFF: {failure}")
             attempts += self._ending.is_set()
             self._ending.wait(RETRY_S)
             return attempts >= LAST_TRIES
@@ -97,9 +95,9 @@ class HangWatch:
                 power_switch.turn(switch.argv, on=False)
             except (ProblemError, OSError) as error:
                 failure = f"the target could not be switched off: {error}"
-                self._board.announce("power-cycled", failure)
+                self.board.announce("power-cycled", failure)
             else:
                 self._ending.wait(switch.off_s)
-            if give_back(switch, off_mark(self._host), is_over):
-                self._board.alarm("target-off", "")
-                self._board.note("the target has power again")
+            if give_back(switch, off_mark(self.plan.host), is_over):
+                self.board.alarm("target-off", "")
+                self.board.note("the target has power again")

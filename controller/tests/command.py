@@ -1,4 +1,4 @@
-"""A command of `fde` in this process, and what it wrote."""
+"""Run a command of `fde` in this process and capture its output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Printed(NamedTuple):
 
 @dataclass(frozen=True)
 class Fde:
-    """`fde("verify", folder, status=1).err`: words as they are typed, and how it must end."""
+    """Runs `fde("verify", folder, status=1).err`: the typed words and the required exit status."""
 
     written: pytest.CaptureFixture[str]
 

@@ -26,7 +26,7 @@ ANSWER = RunningAnswer(2, "modelled", {"Opal": 1.006, "AES-128": 1.41})
 
 
 def target() -> dict[str, Any]:
-    """Two configurations on two disks."""
+    """Return a resolved target with three configurations on two disks."""
     stack = {"cipher": None, "key_bits": None, "sector_size": None}
     return {
         "format": "fde-target/1",
@@ -63,7 +63,7 @@ def resolved(**changes: Any) -> TargetDocument:
 
 
 def facts(**changes: Any) -> Facts:
-    """Return the facts of a machine with all that is needed."""
+    """Return the facts of a machine that meets all requirements."""
     supported = {
         "uid": 0,
         "distribution": "debian",
@@ -118,12 +118,12 @@ def document(
 
 
 def plan(**changes: Any) -> dict[str, Any]:
-    """Return plan.json of both."""
+    """Return plan.json of the example's suite and target."""
     return document(suite(**changes))
 
 
 def journal(lines: Iterable[tuple[Any, ...]], boot_id: str = "b") -> list[Entry]:
-    """Entries from (seconds, state, run id), and a cause where it is not the usual one."""
+    """Return entries from tuples of seconds, state, run id and, if unusual, a cause."""
     return [
         Entry(
             seq, int(second * 1e9), boot_id, state, run_id, *(cause or [FAILED * (state == "void")])
@@ -133,7 +133,7 @@ def journal(lines: Iterable[tuple[Any, ...]], boot_id: str = "b") -> list[Entry]
 
 
 def text_of(entries: Iterable[Entry]) -> str:
-    """Return journal.jsonl."""
+    """Return the entries as the text of journal.jsonl."""
     return "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
 
 
@@ -149,7 +149,7 @@ def suite_folder(
 
 
 def run_json(plan: Mapping[str, Any], run: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the least of a finished run that counts for the analysis, with `changes`."""
+    """Return a minimal run.json that the analysis accepts, with `changes`."""
     return {
         "format": "fde-run/1",
         **{key: run[key] for key in ("run_id", "block", "configuration", "workload")},

@@ -1,6 +1,6 @@
 """The agent's own commands with their lease in another folder: `stand_in_command FOLDER …`.
 
-A journal is looked at every 0.1 s, and nobody works on it once its lock was free for 3 s.
+A journal is polled every 0.1 s, and counts as abandoned once its lock was free for 3 s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A target that stands in this machine: ssh is a local shell, the agent's commands are real."""
+"""A stand-in for the target: ssh is a local shell, the agent's commands are real."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ esac
 
 
 class Standin:
-    """`suites` is what /var/lib/fde-testbed/suites is on a target."""
+    """A stand-in for a target; `suites` replaces /var/lib/fde-testbed/suites."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -53,23 +53,23 @@ class Standin:
         monkeypatch.setattr(connection, "SUITES", str(self.suites))
 
     def unit(self, state: str, job: str = "0", system: str = "running") -> None:
-        """Return what systemd is to say of the agent's service."""
+        """Set the state that systemd reports of the agent's service."""
         (self.folder / "unit").write_text(f"ActiveState={state}\nJob={job}\n", encoding="utf-8")
         (self.folder / "system").write_text(f"{system}\n", encoding="utf-8")
 
     def unplug(self, away: bool = True) -> None:
-        """Return the network: no new connection is made."""
+        """Make new connections fail, or work again."""
         place = self.folder / "unplugged"
         place.touch() if away else place.unlink()
 
     def drop(self, words: str) -> None:
-        """Cut the last connection with such a command, as a link that is reset."""
+        """Kill the last connection whose command contains `words`."""
         pid = next(line for line in reversed(self.asked.splitlines()) if words in line).split()[0]
         os.kill(int(pid), signal.SIGKILL)
 
     @property
     def lease(self) -> Path:
-        """Where a hold lies, on a target below /run."""
+        """The file of a hold, on a target below /run."""
         return self.folder / "hold" / "hold.json"
 
     @property
@@ -79,6 +79,6 @@ class Standin:
 
     @property
     def asked(self) -> str:
-        """All commands that came over ssh, each after its process."""
+        """All commands that arrived over ssh, each after its pid."""
         path = self.folder / "asked"
         return path.read_text(encoding="utf-8") if path.exists() else ""

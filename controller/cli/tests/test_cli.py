@@ -47,7 +47,7 @@ REFUSAL = '{"problems": [{"code": "in-use", "facts": {}, "sentence": "It is.", "
 
 @pytest.fixture(scope="module")
 def suites(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two small suites that were reported."""
+    """Write two small suites, the first with a report."""
     folder = tmp_path_factory.mktemp("suites")
     small = Options(blocks=2, workloads=("kernel_grep", "sql"), configurations=("plain", "opal"))
     write_suite(folder / "a", small)
@@ -58,7 +58,7 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a resolved target's file; it answers with one proof, and a session seals."""
+    """Write a resolved target that answers with one proof; sessions seal at once."""
     path = tmp_path / "target.json"
     path.write_text(json.dumps(examples.target()), encoding="utf-8")
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
@@ -272,7 +272,7 @@ def test_the_help_needs_none_of_the_heavy_libraries() -> None:
 
 
 def commands_in_messages() -> Iterator[tuple[str, str, ast.Call]]:
-    """Yield every command that a message names: where, its name, and how it is built."""
+    """Yield all commands named in messages: the place, the name and the call that builds it."""
     for package in ("agent", "analysis", "controller"):
         for path in sorted((places.ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ def test_commands_in_messages_exist_with_their_options() -> None:
 @pytest.mark.parametrize("words", ["meters --json", "--help", "summary {bundle}"])
 @pytest.mark.parametrize(("where", "status"), [("full", 1), ("no reader", 141)])
 def test_unwritable_standard_output_fails(where: str, status: int, words: str) -> None:
-    """One sentence on a full disk; none where the reader is gone."""
+    """One sentence for a full disk; none if the reader is gone."""
     reader, writer = os.pipe()
     os.close(reader)
     full = os.open("/dev/full", os.O_WRONLY)
@@ -343,7 +343,7 @@ def test_too_little_address_space_is_refused(words: str) -> None:
 def test_control_characters_of_a_suite_are_never_printed(
     suites: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither with --json nor in a sentence or a warning of a library."""
+    """In text, --json, sentences and warnings of libraries."""
     folder = tmp_path / "suite"
     write_suite(folder, Options(blocks=2, workloads=("sql",), host="x"))
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
@@ -394,7 +394,7 @@ exec sleep "$NAP_S"
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_the_file_with_sudos_password_is_removed(killed: bool, tmp_path: Path) -> None:
-    """An inventory that is a program sees it as Ansible does."""
+    """An executable inventory sees the file as Ansible does."""
     inventory, note, runtime = tmp_path / "inventory", tmp_path / "note", tmp_path / "runtime"
     inventory.write_text(SEES_PASSWORD, encoding="utf-8")
     inventory.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Times of day, also where clocks are put forward or back."""
+"""Times of day, also when clocks are set forward or back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def at(text: str) -> float:
-    """Return a moment given in UTC."""
+    """Convert a time in UTC to seconds of the epoch."""
     return datetime.fromisoformat(f"{text}+00:00").timestamp()
 
 

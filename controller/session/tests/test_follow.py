@@ -105,7 +105,7 @@ def test_a_drop_after_the_last_entry_reads_it_again_and_ends() -> None:
 
 
 def test_a_resumed_suite_ignores_its_old_last_line() -> None:
-    """The first question is for what is new only."""
+    """The first command asks for new entries only."""
     asked: list[int] = []
     again = journal([*LINES, (3.0, "suite-failed", ""), (4.0, "suite-started", "")])
     ended = [*again, *journal([*LINES, (5.0, "suite-finished", "")])[3:]]

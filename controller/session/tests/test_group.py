@@ -33,7 +33,7 @@ METER = {"name": "meter0", "kind": "smartpower3", "origin": "modelled", "channel
 
 
 def host(name: str, **changes: Any) -> dict[str, Any]:
-    """Return the example's target under a name, at an address and with a meter of its own."""
+    """Return the example's target with a separate name, address and meter."""
     target = copy.deepcopy(examples.target())
     target["host"] = name
     target["ssh"]["host"] = f"{name}.example.org"

@@ -32,7 +32,7 @@ PLAN = replace(plans.parse(plan()), run_limit_s=100.0)
 
 
 class Scene:
-    """A suite's folder, and a switch that notes what it is asked."""
+    """A suite's folder, and a switch that logs its commands."""
 
     def __init__(self, folder: Path, deed: str = OBEYS, **settings: float) -> None:
         self.folder, self.log = folder, folder / "log"
@@ -44,7 +44,7 @@ class Scene:
 
     @property
     def is_off(self) -> bool:
-        """Whether status.json has it."""
+        """Whether status.json reports the target as off."""
         return bool(read_object(self.folder / "status" / "status.json")["target_off"])
 
     def require(self, *causes: str) -> None:

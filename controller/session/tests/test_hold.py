@@ -21,7 +21,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Target:
-    """What the target's lease says, over a link that can be cut."""
+    """The target's lease, over a link that can be cut."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""A target in other hands: whatever it sends without end, it takes neither memory nor disk."""
+"""A hostile target: endless output of it fills neither memory nor disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG = json.dumps(json.loads(ENTRY) | {"detail": "x" * 70_000})
 
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a program in ssh's place that answers without end; return where it is."""
+    """Replace ssh by a program with an endless answer; return its path."""
     ssh = program(tmp_path / "bin" / "ssh", f"[ $1 = -Q ] && exit 1\n{ENDLESS}")
     monkeypatch.setenv("PATH", str(ssh.parent), prepend=":")
     return ssh
@@ -94,7 +94,7 @@ def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_play_that_fetches_an_endless_file_fails(tmp_path: Path) -> None:
-    """By Ansible itself, whose files come by sftp and which has no limit of its own."""
+    """By Ansible, which fetches files by sftp without a limit."""
     task = {"ansible.builtin.command": f"dd if=/dev/zero of={tmp_path}/fetched bs=1M count=64"}
     play = [{"hosts": "all", "connection": "local", "gather_facts": False, "tasks": [task]}]
     (tmp_path / "play.yml").write_text(json.dumps(play), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Root's rights through sudo: on this machine where it is the target, and over SSH."""
+"""Root's rights by sudo: on a local target, and over SSH."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKS = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n"
 
 
 def sudo(folder: Path, text: str, patch: pytest.MonkeyPatch) -> Path:
-    """Have an ordinary user's way taken, with this program as sudo; where it leaves its process."""
+    """Run commands as an ordinary user with this program as sudo; return the file of its pid."""
     pid = folder / "pid"
     program(folder / "sudo", text.format(pid=pid))
     patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -39,7 +39,7 @@ def sudo(folder: Path, text: str, patch: pytest.MonkeyPatch) -> Path:
 def test_a_local_command_gets_roots_environment_only(
     by_sudo: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkout's own packages and Python would else run in place of the agent's."""
+    """Otherwise the checkout's packages and Python would run instead of the agent's."""
     if by_sudo:
         sudo(tmp_path, SUDO, monkeypatch)
     else:
@@ -57,7 +57,7 @@ def test_a_local_command_gets_roots_environment_only(
 
 
 def login_shell(folder: Path) -> None:
-    """Have ssh do what sshd does: the login shell runs the last argument."""
+    """Replace ssh by a shell that runs the last argument, as sshd does."""
     program(folder / "ssh", 'for line; do :; done\nexec sh -c "$line"')
 
 
@@ -133,7 +133,7 @@ def test_a_missing_agent_and_its_refusal_have_different_codes(
 def test_a_killed_local_command_ends_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sudo itself cannot be killed by its caller: it is the shell before it that is."""
+    """The caller cannot kill sudo itself, only the shell before it."""
     pid = sudo(tmp_path, SUDO, monkeypatch)
     argv = connection.command(HERE, ["cat"])
     link = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

@@ -37,14 +37,14 @@ MESSAGE = Message(
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a delivery take longer than a busy machine needs for it."""
+    """Raise the limits of deliveries for a busy machine."""
     monkeypatch.setattr(delivery.deliver, "__defaults__", (120.0,))
     monkeypatch.setattr(delivery, "ANSWER_S", 60.0)
     monkeypatch.setattr(messenger, "CLOSE_S", 120.0)
 
 
 class Web(ThreadingHTTPServer):
-    """Keeps what is posted to it; `status` is what it answers, after `gate` is open."""
+    """A server that stores what is posted to it and answers `status` once `gate` is open."""
 
     daemon_threads = True
 
@@ -126,7 +126,7 @@ FILLED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r
 
 @pytest.mark.parametrize("first", [ENDLESS, FILLED + BOMB, b"220 a\r\n" + b"250-x\r\n" * 10])
 def test_an_endless_answer_of_a_receiver_is_bounded(first: bytes, tmp_path: Path) -> None:
-    """Of any service: what its library keeps of the answer is bounded with its process."""
+    """The memory of the delivery's process bounds it for any service."""
     sent: list[int] = []
 
     class Endless(socketserver.BaseRequestHandler):
@@ -153,7 +153,7 @@ def test_an_endless_answer_of_a_receiver_is_bounded(first: bytes, tmp_path: Path
 def test_netrc_logins_and_redirects_reach_no_other_host(
     kind: Any, tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the login that ~/.netrc has for its host, nor what it asks to be sent elsewhere."""
+    """Neither its login in ~/.netrc nor a message that it redirects."""
     (tmp_path / ".netrc").write_text("default login me password hunter2\n", encoding="utf-8")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -210,7 +210,7 @@ BAD = ("dead", "slow", "lying", "full")
 
 
 def night(folder: Path, target: TargetDocument) -> SuiteStatus:
-    """Go through ten hours of a suite, a line each ten minutes; return its last status."""
+    """Simulate ten hours of a suite, with a line each ten minutes; return its last status."""
     with Messenger(PLAN.suite_id, target) as sender:
         board = Board(PLAN, folder, lambda _: None, messenger=sender, watts={"system": 1.0})
         entries = []

@@ -31,7 +31,7 @@ OFFSET_NS = 1000 * S  # of the target's clock
 
 
 def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> None:
-    """Make a decoded recording whose records end at these times of the controller."""
+    """Write a decoded recording whose records end at these times of the controller."""
     times = np.array(ends_s)
     table = pl.DataFrame(
         {
@@ -81,7 +81,7 @@ def suite_dir(tmp_path: Path) -> Path:
 
 
 def finished_suite(folder: Path, **changes: Any) -> Path:
-    """Every run finished, each with a phase of 8 s; run n is at 10 n s of the controller."""
+    """Make a suite of finished runs with a phase of 8 s; run n begins at 10 n s."""
     document = plan(**{"attempts": 3, **changes})
     lines = [(0.0, "suite-started", "")]
     for number, run in enumerate(document["runs"]):
@@ -140,7 +140,7 @@ def test_a_gap_repeats_only_its_run(suite_dir: Path) -> None:
 
 
 def test_recordings_of_two_boots_add_up(suite_dir: Path) -> None:
-    """The second boot's clock began again; the run in which the first one died is asked for."""
+    """The second boot's clock began again; the run in which the first boot died is repeated."""
     record(suite_dir, "m", "c", every(25.0))
     shift_s = 27.0
     shift_ns = int(shift_s * S) + OFFSET_NS

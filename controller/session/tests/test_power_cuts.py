@@ -1,4 +1,4 @@
-"""A suite that is called sealed is on the medium whole, whenever the controller's power goes."""
+"""A sealed suite is complete on the medium, whenever the controller loses power."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def _fetched_and_sealed(folder: Path, archive: Path) -> None:
-    """Do what a session does once the target has measured, and fde resume after a cut."""
+    """Fetch and seal as a session does at its end, and as fde resume does after a cut."""
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
     target_identity.require_same_machine(plan, folder, Identity("m", None, lines), plan.sha256)
@@ -56,7 +56,7 @@ def _fetched_and_sealed(folder: Path, archive: Path) -> None:
 
 
 def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
-    """Return what is wrong with what a cut has left; empty where nothing is."""
+    """Return the faults of a folder after a cut; empty if it has none."""
     cut.write(folder)
     problems = manifest.check(folder)
     if cut.when == "the word" and not problems.sealed:

@@ -1,4 +1,4 @@
-"""Time left and the line for people, from journals written by hand."""
+"""Remaining time and sentences, from hand-written journals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_remaining_time_is_unknown_before_the_first_finished_run() -> None:
 
 
 def test_remaining_runs_cost_the_mean_of_their_workload() -> None:
-    """Two runs known (10 s and 30 s, of two workloads), 4 s before each: the rest is 2 of each."""
+    """Two runs took 10 s and 30 s, with 4 s before each; two runs of both workloads remain."""
     first, second = PLAN.runs[0], PLAN.runs[1]
     assert first.workload != second.workload
     entries = journal(
@@ -41,7 +41,7 @@ def test_remaining_runs_cost_the_mean_of_their_workload() -> None:
 
 
 def test_void_attempts_add_to_the_remaining_time() -> None:
-    """One try of 20 s was void beside one finished run of 10 s: the five others cost 30 s each."""
+    """After a void attempt of 20 s and a finished run of 10 s, the five others cost 30 s each."""
     lines = [
         (0, "suite-started", ""),
         (0, "running", IDS[0]),

@@ -1,4 +1,4 @@
-"""Recorders that are killed, left behind and taken over, on a pseudo-terminal that speaks."""
+"""Recorders that are killed, left behind and replaced, with a simulated meter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 @contextlib.contextmanager
 def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Iterator[None]:
-    """Simulate a SmartPower3 at `link`; it sends a line each 10 ms of its own."""
+    """Simulate a SmartPower3 at `link`, which sends a line each 10 ms of its clock."""
     simulator = simulator or SmartPower3Simulator()
     port = SimulatedPort(link)
     unplugged = threading.Event()
@@ -53,7 +53,7 @@ def speaking(link: Path, simulator: SmartPower3Simulator | None = None) -> Itera
 
 
 def meter(link: Path, name: str = "meter0") -> MeterEntry:
-    """Return its entry in a resolved target."""
+    """Return the meter's entry in a resolved target."""
     return MeterEntry(name, "smartpower3", str(link), "modelled", {"0": "system"}, 115200)
 
 
@@ -72,7 +72,7 @@ def recording(suite_dir: Path, messages: list[str]) -> Iterator[Recorders]:
 
 
 def recorder(suite_dir: Path) -> int:
-    """Return the process that records."""
+    """Return the pid of the recorder."""
     pid = lock.holder(suite_dir / "meters" / "meter0")
     assert pid is not None
     return pid
@@ -136,7 +136,7 @@ def test_an_unplugged_meter_is_silent_until_it_is_back(tmp_path: Path) -> None:
 
 
 def _left_behind(tmp_path: Path) -> int:
-    """Start a recorder whose controller was killed; its pid."""
+    """Start a recorder and kill its controller; return the recorder's pid."""
     code = (
         "import json, sys, pathlib\nfrom contract.plan import MeterEntry\n"
         "from controller.session.recorders import Recorders\n"

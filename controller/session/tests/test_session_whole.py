@@ -82,7 +82,7 @@ class Scene:
         suite_folder(self.here, self.document)
 
     def play(self, tag: str, **options: Any) -> None:
-        """Do what the plays do."""
+        """Start the stand-in agent or pack its results, as the plays do."""
         if tag == "start":
             self.starts += 1
             self.there.mkdir(exist_ok=True)
@@ -105,13 +105,13 @@ class Scene:
 
     @property
     def sessions(self) -> list[str]:
-        """Why each session ended."""
+        """The reason for the end of each session."""
         lines = strict_json.lines(SessionLine, self.here / "sessions.jsonl")
         return [line.ended for line in lines if line.wall_s is not None]
 
     @property
     def entries(self) -> list[journal.Entry]:
-        """The copy here."""
+        """The journal's copy on the controller."""
         return journal.read(self.here / "journal.jsonl")
 
     def wait_for_run(self, number: int) -> None:
@@ -310,7 +310,7 @@ def test_stop_now_fetches_the_results_and_the_suite_resumes(scene: Scene) -> Non
 
 
 def test_a_killed_controller_loses_no_data(scene: Scene) -> None:
-    """The session itself is a process that is killed; recorder and agent continue, and are met."""
+    """The session's process is killed; recorder and agent continue, and the next one finds them."""
     code = (
         "import sys\nfrom pathlib import Path\n"
         "from contract import strict_json\n"
@@ -375,7 +375,7 @@ def test_results_are_fetched_from_an_absent_or_full_target(
 def test_a_suite_with_time_limits_takes_several_sessions(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the first two, one of its workloads would take too long."""
+    """In the first two sessions one workload would take too long."""
     monkeypatch.setattr(session, "next_time", lambda now_s, _: now_s + 300)
     long = [{"file_io": 1e4}, {"idle": 1e4}, {}]
     monkeypatch.setattr(ending, "longest_s", lambda *_: long[len(scene.sessions)])

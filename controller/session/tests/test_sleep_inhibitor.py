@@ -1,4 +1,4 @@
-"""Sleep is held off for as long as a session lasts, by a program that ends with it."""
+"""Sleep is inhibited during a session, by a program that ends with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suite continues where it was begun, or not at all."""
+"""A suite is resumed on the same target only; its folder's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the wall time went, from journals written by hand."""
+"""Parts of the wall time, from hand-written journals."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_preconditioning_is_a_separate_part() -> None:
 
 
 def cut_power() -> list[Entry]:
-    """Cut the power: it goes 5 s into a run; the agent is back 60 s after its line `running`."""
+    """Return a journal with a power cut in a run; the agent is back 60 s after its start."""
     before = journal([*WHOLE, (20, "running", IDS[1], "")])
     after = [
         (-820, "void", IDS[1], "target-down"),
