@@ -1,4 +1,4 @@
-"""What an inventory may say: each wrong one is refused in words, by its types or by its rules."""
+"""Variables of an inventory: valid ones resolve, others are refused by type or rule."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from controller.targets.inventory import resolve
 ROLES = Path(__file__).resolve().parents[1] / "roles"
 MIB = 2**20
 AES = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
+METER = {"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}
 GIVEN: dict[str, Any] = {
     "host": "target",
     "origin": "measured",
@@ -44,7 +45,7 @@ GIVEN: dict[str, Any] = {
     ],
     "database": "any",
     "rapl_source": "powercap",
-    "meters": [{"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}],
+    "meters": [METER],
     "assets": {"clip": {"path": "/clip.mpg", "sha256": "0" * 64}},
     "assumptions": {},
     "secrets_file": "/x/secrets.json",
@@ -55,7 +56,7 @@ HOOK = {"name": "hook", "kind": "webhook", "url_file": "/x/hook"}
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """GIVEN with one value set; a value of `...` takes the key away."""
+    """Return GIVEN with one value set; the value `...` removes the key."""
     document = copy.deepcopy(GIVEN)
     place: Any = document
     *way, last = [int(key) if key.isdigit() else key for key in path.split("/")]
@@ -68,7 +69,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
     return document
 
 
-def test_what_is_resolved_is_whole_and_typed() -> None:
+def test_a_resolved_target_is_complete_and_typed() -> None:
     resolved = resolve(changed("disks/plain/size_bytes", str(2**31)))
     assert resolved.format == "fde-target/1"
     assert resolved.packages == ()
@@ -102,21 +103,23 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
         ("configurations/0/no_read_workqueue", False),
         ("assets/clip", {"path": "/c", "sums": "/SHA256SUMS"}),
         ("assets", {}),
+        ("meters", []),
+        ("meters", [{**METER, "kind": "http", "port": "http://strip", "name": n} for n in "ab"]),
         *(("configurations/3/cipher", chain) for chain in CHAINS),
     ],
 )
-def test_what_is_allowed_resolves(path: str, value: object) -> None:
+def test_valid_values_resolve(path: str, value: object) -> None:
     resolve(changed(path, value))
 
 
-def test_one_disk_alone_will_do() -> None:
+def test_one_disk_is_enough() -> None:
     for role in ("plain", "sed"):
         document = changed(f"disks/{'sed' if role == 'plain' else 'plain'}", ...)
         document["configurations"] = [{"name": "x", "kind": "plain", "disk": role}]
         assert set(resolve(document).disks) == {role}
 
 
-def test_a_labs_disk_is_given_up_whatever_lies_there() -> None:
+def test_a_lab_disk_may_be_erased_with_any_contents() -> None:
     document = {**changed("disks/plain/erase", "1"), "lab": True}
     assert resolve(document).disks["plain"].erase == "1"
 
@@ -131,7 +134,7 @@ ASSUMED: dict[str, Any] = {
 }
 
 
-def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
+def test_assumptions_resolve_to_numbers() -> None:
     assert resolve(changed("assumptions", ASSUMED)).assumptions == {
         **ASSUMED,
         "electricity_price_per_kwh": 0.12,
@@ -151,8 +154,8 @@ def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
     assert assumptions["ranges"] == {"life_years": [3.0, 7.0], "discount_rate": [0.0, 0.1]}
 
 
-def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
-    """The defaults of every target, resolved, are what the payback can reckon with."""
+def test_default_and_example_assumptions_are_parsed_by_the_analysis() -> None:
+    """The defaults and the example resolve to assumptions that the payback accepts."""
     text = (ROLES / "target_spec/defaults/main.yml").read_text(encoding="utf-8")
     defaults = yaml.safe_load(text)["fde_assumptions"]
     read = parse_assumptions(resolve(changed("assumptions", defaults)).assumptions)
@@ -186,7 +189,7 @@ def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
         ("ranges", {"life_years": [5, 9]}, "assumption-outside"),
     ],
 )
-def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: str) -> None:
+def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> None:
     with pytest.raises(ProblemError) as raised:
         resolve(changed("assumptions", {**ASSUMED, key: value}))
     (problem,) = raised.value.problems
@@ -252,15 +255,15 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, code: s
         ("assets/clip", {"path": "/c", "sums": "SHA256SUMS"}, "asset-path"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(path: str, value: object, expected: str) -> None:
-    """By its code; of a configuration's settings by what its kind says of them."""
+def test_a_broken_rule_is_refused_with_its_code(path: str, value: object, expected: str) -> None:
+    """The code of the problem, or the error of the configuration's kind."""
     with pytest.raises(ProblemError) as raised:
         resolve(changed(path, value))
     first = raised.value.problems[0]
     assert expected == first.code or re.search(expected, str(first.facts.get("error", "")))
 
 
-def test_a_switch_is_not_the_controllers_and_stays_here() -> None:
+def test_a_switch_needs_a_remote_target_and_stays_on_the_controller() -> None:
     power = {"argv": ["/usr/local/bin/plug", "3"]}
     with refuses("switch-of-controller"):
         resolve({**GIVEN, "ssh": None, "power": power})
@@ -269,38 +272,18 @@ def test_a_switch_is_not_the_controllers_and_stays_here() -> None:
     assert declared.for_target.power is None and "power" not in declared.for_target.document()
 
 
-def test_the_processors_counters_alone_are_enough() -> None:
-    assert resolve({**GIVEN, "meters": []}).meters == ()
-
-
-def test_two_sockets_may_be_at_one_address() -> None:
-    plug = {**GIVEN["meters"][0], "kind": "http", "port": "http://strip"}
-    resolve({**GIVEN, "meters": [plug, {**plug, "name": "n"}]})
-
-
-def test_two_meters_need_names_and_ports_of_their_own() -> None:
-    meter = GIVEN["meters"][0]
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ProblemError) as raised:
-        resolve({**GIVEN, "meters": [meter, meter]})
-    assert [(problem.code, problem.facts) for problem in raised.value.problems] == [
+        resolve({**changed("extent_bytes", 5), "meters": [METER] * 2, "secrets_file": "/x"})
+    extent, *meters, secrets = raised.value.problems
+    assert (extent.code, secrets.code) == ("extent", "secrets-name")
+    assert [(problem.code, problem.facts) for problem in meters] == [
         ("meters-twice", {"key": "name", "value": "m"}),
         ("meters-twice", {"key": "port", "value": "usb"}),
     ]
 
 
-def test_everything_wrong_is_told_at_once() -> None:
-    document = {
-        **changed("extent_bytes", 5),
-        "meters": [GIVEN["meters"][0]] * 2,
-        "secrets_file": "/x",
-    }
-    with pytest.raises(ProblemError) as raised:
-        resolve(document)
-    codes = [problem.code for problem in raised.value.problems]
-    assert codes == ["extent", "meters-twice", "meters-twice", "secrets-name"]
-
-
-# In a process of its own: here, the name `ansible` is that of the folder of these tests.
+# In a separate process: here the name `ansible` means the folder of these tests.
 VALIDATE = """
 import json, sys
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -323,7 +306,7 @@ def given_with(**changes: Any) -> dict[str, Any]:
             "duty": {"sql": 40},
             "ranges": {"life_years": [3.0, 7.0], "discount_rate": [0, 0.1]},
         },
-        "fde_meters": [{**GIVEN["meters"][0], "channels": {"1": "system"}}],
+        "fde_meters": [{**METER, "channels": {"1": "system"}}],
         **changes,
     }
     return {key: value for key, value in variables.items() if value is not ...}
@@ -354,7 +337,7 @@ WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.fixture(scope="module")
 def errors() -> list[str]:
-    """Provide what the role's argument_specs say of GIVEN, then of each of WRONG_TYPES."""
+    """Errors of the role's argument_specs for GIVEN, then for each of WRONG_TYPES."""
     text = (ROLES / "target_spec" / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
     cases = [given_with(), *(given_with(**changes) for changes, _ in WRONG_TYPES)]
@@ -369,12 +352,12 @@ def errors() -> list[str]:
     return ["; ".join(messages) for messages in json.loads(result.stdout)]
 
 
-def test_the_types_let_the_given_one_pass(errors: list[str]) -> None:
+def test_valid_variables_pass_the_specification(errors: list[str]) -> None:
     assert errors[0] == ""
 
 
 @pytest.mark.parametrize("number", range(len(WRONG_TYPES)))
-def test_what_breaks_a_type_is_refused_by_the_specification(number: int, errors: list[str]) -> None:
+def test_a_wrong_type_is_refused_by_the_specification(number: int, errors: list[str]) -> None:
     assert re.search(WRONG_TYPES[number][1], errors[number + 1])
 
 
@@ -387,7 +370,9 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
 
 
 @pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])
-def test_secrets_beside_the_hosts_are_no_inventory(tmp_path: Path, content: str) -> None:
+def test_a_secrets_file_next_to_hosts_is_not_read_as_inventory(
+    tmp_path: Path, content: str
+) -> None:
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {target: }}\n", encoding="utf-8")
     (tmp_path / "secrets.json").write_text(content, encoding="utf-8")
     result = subprocess.run(
@@ -401,7 +386,7 @@ def test_secrets_beside_the_hosts_are_no_inventory(tmp_path: Path, content: str)
     assert "WARNING" not in result.stderr
 
 
-def test_a_list_of_disks_makes_a_configuration_on_each() -> None:
+def test_a_list_of_disks_gives_a_configuration_on_each() -> None:
     third = {"by_id": "/dev/disk/by-id/ata-C_3", "serial": "3", "size_bytes": 2**40}
     stacks = [
         {"name": "plain", "kind": "plain", "disk": ["hdd", "sed"]},

@@ -1,4 +1,4 @@
-"""Machines of files that `fde measure` is tried on: counters that commands or threads move."""
+"""Machines made of files for `fde measure`: commands or threads move their counters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.trees import TREES, P, child
 
 OPTIONS = MeasureOptions(runs=3, rest_s=0.0, seed=1)
-# Shorter than a stretch of which it is told whether a counter stood still: this one may be late.
+# Shorter than the stretches in which a counter is judged to stand still.
 RESTED = replace(OPTIONS, rest_s=0.15)
 SLEEP = [command_from_words(["sleep", "0.15"])]
 PSYS, PACKAGE, DRAM = (
@@ -87,7 +87,7 @@ def metered(
     tree: str = "psys first",
     **settings: Any,
 ) -> CommandDocument:
-    """Measure while counters of a tree rise by `watts`; `more` are sources, and options."""
+    """Measure while counters of a tree rise by `watts`; `settings` are sources and options."""
     root = folder / "powercap"
     if not root.exists():
         TREES[tree].lay_out(root)
@@ -102,7 +102,7 @@ def metered(
 
 @contextmanager
 def counting_w(root: Path, watts: Mapping[str, float]) -> Iterator[None]:
-    """Counters that rise by so many W, each some milliseconds."""
+    """Let counters rise by `watts` while the context is open."""
     stop, start_s = threading.Event(), time.monotonic()
     files = {file: os.open(root / file, os.O_RDWR) for file in watts}
 
@@ -124,7 +124,7 @@ def counting_w(root: Path, watts: Mapping[str, float]) -> Iterator[None]:
 
 
 def without_joules(outcome: CommandDocument) -> dict[str, set[str]]:
-    """Return the components that have no joules in any run, with the flags of these."""
+    """Return the components without joules in any run, with their flags."""
     trials = [trial for command in outcome.commands for trial in command.trials]
     silent = [n for n in outcome.components if all(t.energy_j[n] is None for t in trials)]
     assert all(
@@ -134,6 +134,6 @@ def without_joules(outcome: CommandDocument) -> dict[str, set[str]]:
 
 
 def adding(file: Path, uj: int | str, name: str = "") -> Command:
-    """Make a command that takes so many µJ; the amount may be an expression of the shell."""
+    """Build a command that takes `uj` µJ, a number or an expression of the shell."""
     line = f"n=$(cat {file}); echo $((n + {uj})) > {file}"
     return replace(shell_commands([line])[0], name=name or f"add {uj}")

@@ -53,7 +53,7 @@ class Started(Bench):
 
     @property
     def line(self) -> str:
-        """What takes 2 J and adds a line to `runs`."""
+        """A command that takes 2 J and adds a line to `runs`."""
         return f"{adding(self.package, 2_000_000).argv[-1]}; echo >> runs"
 
     def start(self, line: str, before: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
@@ -74,12 +74,12 @@ class Started(Bench):
             time.sleep(0.02)
 
     def hangs(self) -> bool:
-        """Whether all three processes of a command that hangs run."""
+        """Return whether all three processes of a hanging command run."""
         pids = self.folder / "pids"
         return pids.exists() and len(pids.read_text().split()) == 3
 
     def require_ended(self) -> None:
-        """None of them runs any more."""
+        """Require that no process of the command runs."""
         for pid in (self.folder / "pids").read_text().split():
             try:
                 stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -129,7 +129,7 @@ def test_a_second_signal_waits_for_nothing_and_loses_nothing(bench: Started) -> 
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.02)
-    # One that comes after all was told ends an interpreter that is ending.
+    # A signal after the result was shown ends the exiting interpreter.
     assert process.returncode in (130, -signal.SIGINT) and bench.blocks() == 1
     bench.require_ended()
 
