@@ -410,7 +410,8 @@ def _zone_energies(
     samples: Callable[[], Mapping[str, list[Reading]]], run: Run, zone: str
 ) -> dict[str, tuple[float, Energy]]:
     by_phase: dict[str, tuple[float, Energy]] = {}
-    within: dict[str, tuple[float, Energy]] = {}
+    summands: dict[str, tuple[float, Energy]] = {}
+    run_ns = sum(phase.duration_s for phase in run.measured_phases) * 1e9
     for phase in run.phases:
         counter = _counter_of(phase, zone)
         if counter is None:
@@ -419,27 +420,18 @@ def _zone_energies(
         if SAMPLES_TELL & set(energy.flags):
             energy = counter_energy(counter, samples().get(zone, ()))
         by_phase[phase.name] = (phase.duration_s, energy)
-        within[phase.name] = (phase.duration_s, _summand(counter, energy, run))
-    total = _run_energy(run, within)
+        # A phase too short for a figure still counts in the sum of a run that is long enough.
+        short = energy.energy_j is None and rapl.SHORTER in energy.flags
+        if short and run_ns >= LEAST_WINDOWS * (counter.update_ns or 0):
+            energy = replace(counter_energy(counter, windows=False), flags=energy.flags)
+        summands[phase.name] = (phase.duration_s, energy)
+    total = _run_energy(run, summands)
     between = [counter_energy(counter, windows=False) for counter in pauses(run.phases, zone)]
     pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
         by_phase[BETWEEN] = (pause_s, energy)
     return {**by_phase, ALL: total}
-
-
-def _summand(counter: Counter, energy: Energy, run: Run) -> Energy:
-    """Return a phase's joules as part of its run's sum, also if too short for a figure.
-
-    The run has to be long enough for the counter's updates.
-    """
-    run_s = sum(phase.duration_s for phase in run.measured_phases)
-    if energy.energy_j is not None or rapl.SHORTER not in energy.flags:
-        return energy
-    if run_s * 1e9 < LEAST_WINDOWS * (counter.update_ns or 0):
-        return energy
-    return replace(counter_energy(counter, windows=False), flags=energy.flags)
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], required: int) -> Energy:
@@ -483,9 +475,16 @@ def _meter_rows(
         idle = [name for name in suite.workloads if suite.workload_of(name) == IDLE]
         times = {run_id: [e.t_ns for e in placed.values()] for run_id, placed in edges.items()}
         spans = {run_id: (min(ns), max(ns)) for run_id, ns in times.items() if ns}
+        phases = [
+            ((run.configuration, run.workload, phase.name), start.t_ns, end.t_ns)
+            for run in suite.runs
+            for phase in run.measured_phases
+            if (start := edges[run.run_id].get(phase.t_start_ns)) is not None
+            and (end := edges[run.run_id].get(phase.t_end_ns)) is not None
+        ]
         for channel in meter.channels:
             still[channel] = still_runs(suite.runs, spans, metered, channel, idle)
-            if metered.is_stepped(channel, _placed_phases(suite.runs, edges)):
+            if metered.is_stepped(channel, phases):
                 stepped.add(channel)
     for run in suite.runs:
         for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
@@ -510,18 +509,6 @@ def _meter_rows(
                 label = {"phase": name, "source": meter.name, "component": channel}
                 label["origin"] = meter.origin
                 yield _row(run, label, duration_s, energy, meter.terms)
-
-
-def _placed_phases(
-    runs: Iterable[Run], edges: Mapping[str, Mapping[int, PhaseEdge]]
-) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Yield each phase's kind and its ends on the controller's clock."""
-    for run in runs:
-        for phase in run.measured_phases:
-            start, end = (edges[run.run_id].get(t) for t in (phase.t_start_ns, phase.t_end_ns))
-            if start is not None and end is not None:
-                kind = run.configuration, run.workload, phase.name
-                yield kind, start.t_ns, end.t_ns
 
 
 def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:

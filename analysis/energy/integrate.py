@@ -170,6 +170,14 @@ class _Channel:
         late_j = self._swings_w[reach] * edge_s / math.sqrt(3)
         response_j = self._swings_w[0] * (self._edges.rest != 0) * _response_s(self._responses)
         measured_j = np.diff(self._e_high) + np.diff(self._e_low)
+        # Filled gaps: by their neighbours, and by all steps of the power. The scatter of few
+        # windows is scaled to their 95 % interval by Student's t; that of two is their range.
+        few = np.maximum(np.minimum(self._count, 2 * FILL) - 1, 2)
+        near_j2 = self._filled_j2 * (special.stdtrit(few, 0.975) / 1.959964) ** 2
+        # Half the mean square of a step is the variance of a window, given its neighbours.
+        variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
+        usual_j2 = np.maximum(self._filled_j2, variance * self._filled_s2)
+        filled_j2 = np.where(self._count < MANY, near_j2, usual_j2) + self._counted_j2
         return Curve(
             t_ns=self._edges.t_ns,
             split_j=np.hypot(self._split_j, np.maximum(response_j, late_j)),
@@ -179,7 +187,7 @@ class _Channel:
             rest_w=self._rest_w,
             energy_j=measured_j + self._filled_j,
             covered_s=np.diff(self._c_s),
-            filled_j=np.sqrt(self._gap_u_j2()),
+            filled_j=np.sqrt(filled_j2),
             count=self._count,
             sum_w=self._sum_w,
             squares_w2=self._squares_w2,
@@ -193,19 +201,6 @@ class _Channel:
             window_s=width_s + 2 * edge_s,
             slow=late_s is not None or settled_s > SLOW_WINDOWS * width_s + tolerance_s,
         )
-
-    def _gap_u_j2(self) -> Floats:
-        """Return the variance of filled gaps, by their neighbours and by all steps of the power.
-
-        Few windows estimate their scatter poorly: Student's t instead of the normal quantile.
-        """
-        # Scaled to the 95 % interval of few values; the scatter of two is their range.
-        few = np.maximum(np.minimum(self._count, 2 * FILL) - 1, 2)
-        near = self._filled_j2 * (special.stdtrit(few, 0.975) / 1.959964) ** 2
-        # Half the mean square of a step is the variance of a window, given its neighbours.
-        variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
-        usual = np.maximum(self._filled_j2, variance * self._filled_s2)
-        return np.where(self._count < MANY, near, usual) + self._counted_j2
 
     def _reach(self, piece: Piece, power: Floats, chosen: Ints) -> None:
         """Set E, C and their uncertainty at the edges that these windows reach."""

@@ -90,9 +90,6 @@ class OwnTime:
             return np.full(len(table), _UNKNOWN), np.zeros(len(table), np.int64)
         if self._kind == "index":
             return self._numbered(epoch, table, ahead)
-        if table["t_device_us"].null_count() == 0:
-            device_ns = table["t_device_us"].to_numpy().astype(np.int64, copy=False) * 1000
-            return device_ns, self._stretches(epoch, device_ns)
         device_ns = table["t_device_us"].fill_null(0).to_numpy().astype(np.int64) * 1000
         device_ns[table["t_device_us"].is_null().to_numpy()] = _UNKNOWN
         timed = np.flatnonzero(device_ns != _UNKNOWN)

@@ -13,7 +13,6 @@ from analysis.money import costs
 from analysis.stats.budget import (
     Budget,
     Mean,
-    Row,
     instrument_rows,
     joules_budget,
     ratio_readings,
@@ -109,31 +108,27 @@ def table(results: Results) -> pl.DataFrame:
     There are budgets of joules and ratios of each workload, configuration and component, of ratios
     over all workloads, and of savings, from which money follows.
     """
-    suite = results.suite
-    rows = [
-        (suite.suite_id, suite.host, *_figure(budgeted), *_term(budgeted.budget, row))
-        for budgeted in (*joules(results), *ratios(results), *overall(results), *savings(results))
-        for row in budgeted.budget.rows
-    ]
+    rows = []
+    for b in (*joules(results), *ratios(results), *overall(results), *savings(results)):
+        budget = b.budget
+        freedom = budget.freedom if math.isfinite(budget.freedom) else None
+        figure = (
+            *(results.suite.suite_id, results.suite.host, budget.figure),
+            *(b.workload, b.base, b.configuration, b.source, b.component),
+            *(budget.unit, *ends(budget.interval), budget.combined, freedom, budget.factor),
+            *(budget.expanded, " ".join(budget.missing)),
+        )
+        for row in budget.rows:
+            slopes = row.sensitivities
+            rows.append(
+                (
+                    *figure,
+                    *(row.term, row.evaluation, row.distribution, row.unit),
+                    *(row.half_width, row.divisor, row.standard),
+                    len(slopes) if row.evaluation == "B" else None,
+                    *(min(slopes, default=None), max(slopes, default=None)),
+                    row.correlation if len(slopes) > 1 else None,
+                    *(row.contribution, budget.share(row), row.stated),
+                )
+            )
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
-
-
-def _figure(budgeted: Budgeted) -> tuple[object, ...]:
-    b, budget = budgeted, budgeted.budget
-    freedom = budget.freedom if math.isfinite(budget.freedom) else None
-    return (
-        *(budget.figure, b.workload, b.base, b.configuration, b.source, b.component),
-        *(budget.unit, *ends(budget.interval), budget.combined, freedom, budget.factor),
-        *(budget.expanded, " ".join(budget.missing)),
-    )
-
-
-def _term(budget: Budget, row: Row) -> tuple[object, ...]:
-    sensitivities = row.sensitivities
-    return (
-        *(row.term, row.evaluation, row.distribution, row.unit, row.half_width, row.divisor),
-        *(row.standard, len(sensitivities) if row.evaluation == "B" else None),
-        *(min(sensitivities, default=None), max(sensitivities, default=None)),
-        row.correlation if len(sensitivities) > 1 else None,
-        *(row.contribution, budget.share(row), row.stated),
-    )

@@ -46,7 +46,20 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
     They are not yet judged (`analysis.stats.family`).
     """
     joules = by_block(energy, SYSTEM)
-    return [_contrast(suite, joules, *pair) for pair in pairs(suite)]
+    computed = []
+    for base, other, declared in pairs(suite):
+        shared = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
+        c = compare_in_blocks(suite, [(joules[w, base], joules[w, other]) for w in shared])
+        if c is None:
+            computed.append(Contrast(base, other, declared, None, ()))
+            continue
+        by_workload = {}
+        for workload in working(suite):
+            sides = joules.get((workload, base), {}), joules.get((workload, other), {})
+            if (comparison := compare_pairs(suite, *sides)) is not None:
+                by_workload[workload] = comparison
+        computed.append(Contrast(base, other, declared, c, tuple(shared), by_workload))
+    return computed
 
 
 def scatter_shares(contrast: Contrast) -> dict[str, float]:
@@ -105,26 +118,6 @@ def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
         if len(pair) == 2 and pair not in yielded:
             yielded.add(pair)
             yield base, other, number < len(suite.plan.analysis.contrasts)
-
-
-def _contrast(
-    suite: Suite,
-    joules: Mapping[tuple[str, str], BlockValues],
-    base: str,
-    other: str,
-    declared: bool,
-) -> Contrast:
-    """Compare two configurations over the workloads that both have, with equal weights."""
-    by_workload = {}
-    for workload in working(suite):
-        sides = joules.get((workload, base), {}), joules.get((workload, other), {})
-        if (comparison := compare_pairs(suite, *sides)) is not None:
-            by_workload[workload] = comparison
-    shared = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
-    compared = compare_in_blocks(suite, [(joules[w, base], joules[w, other]) for w in shared])
-    if compared is None:
-        return Contrast(base, other, declared, None, ())
-    return Contrast(base, other, declared, compared, tuple(shared), by_workload)
 
 
 @dataclass(frozen=True)

@@ -151,22 +151,15 @@ def _levels(
     if p_adjusted is None or p_adjusted >= FALSE_ALARM or gap <= math.log1p(margin):
         return Levels(workload, name, len(runs), p_adjusted)
     sides = sorted((ordered[:place], ordered[place:]), key=len, reverse=True)
-    levels = tuple(
-        Level(float(np.mean([j for j, _ in side])), len(side), *_share_limits(len(side), len(runs)))
-        for side in sides
-    )
+    levels = []
+    for side in sides:
+        # Limits of C. J. Clopper and E. S. Pearson (Biometrika 26, 1934), never too narrow.
+        count, others = len(side), len(runs) - len(side)
+        low = float(special.betaincinv(count, others + 1, LEVEL / 2))
+        high = float(special.betaincinv(count + 1, others, 1 - LEVEL / 2))
+        levels.append(Level(float(np.mean([j for j, _ in side])), count, low, high))
     blocks = frozenset(block for _, block in sides[1])
-    return Levels(workload, name, len(runs), p_adjusted, levels, blocks)
-
-
-def _share_limits(count: int, total: int) -> tuple[float, float]:
-    """Return 95 % limits of the probability of an event seen `count` times of `total` ≥ 1.
-
-    Never too narrow: C. J. Clopper and E. S. Pearson, Biometrika 26, 1934.
-    """
-    low = special.betaincinv(count, total - count + 1, LEVEL / 2) if count else 0.0
-    high = special.betaincinv(count + 1, total - count, 1 - LEVEL / 2) if count < total else 1.0
-    return float(low), float(high)
+    return Levels(workload, name, len(runs), p_adjusted, tuple(levels), blocks)
 
 
 def apart(levels: Sequence[Levels], base: str, other: str) -> bool:

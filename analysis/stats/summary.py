@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -271,13 +272,28 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     counted = {unit: _by_block(rows, unit) for unit in units}
     parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
     shared = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
-    return [
-        _per_unit(suite, configuration, phase, unit, counted[unit])
-        for phase in (ALL, *phases)
-        for unit in (shared if phase == ALL else units)
-        for configuration in suite.configurations
-        if (phase, configuration) in counted[unit]
-    ]
+    lines = []
+    for phase in (ALL, *phases):
+        for unit, name in product(shared if phase == ALL else units, suite.configurations):
+            values = counted[unit].get((phase, name))
+            if values is None:
+                continue
+            base = counted[unit].get((phase, suite.base_of(name) or ""), {}).get("energy_j", {})
+            is_base, in_bytes = name == suite.baseline, unit.work == "bytes"
+            lines.append(
+                PerUnit(
+                    configuration=name,
+                    phase=phase,
+                    unit=unit,
+                    energy_j=estimate_of(values["energy_j"]),
+                    rate=estimate_of(values["rate"]),
+                    ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
+                    cpu_share=estimate_of(values["cpu_share"]),
+                    disk_reads=estimate_of(values["disk_reads"]) if in_bytes else None,
+                    disk_writes=estimate_of(values["disk_writes"]) if in_bytes else None,
+                )
+            )
+    return lines
 
 
 def _by_block(rows: pl.DataFrame, unit: Unit) -> Cells:
@@ -291,23 +307,3 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> Cells:
         "disk_writes": pl.col("disk_written_bytes") / pl.col(unit.work),
     }
     return cell_means(rows.filter(pl.col(unit.work) > 0), ("phase", "configuration"), **quotients)
-
-
-def _per_unit(suite: Suite, configuration: str, phase: str, unit: Unit, counted: Cells) -> PerUnit:
-    values = counted[phase, configuration]
-    base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
-    is_base = configuration == suite.baseline
-    return PerUnit(
-        configuration=configuration,
-        phase=phase,
-        unit=unit,
-        energy_j=estimate_of(values["energy_j"]),
-        rate=estimate_of(values["rate"]),
-        ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
-        cpu_share=estimate_of(values["cpu_share"]),
-        **{
-            name: estimate_of(values[name])
-            for name in ("disk_reads", "disk_writes")
-            if unit.work == "bytes"
-        },
-    )
