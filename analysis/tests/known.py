@@ -1,8 +1,8 @@
-"""What tests need to be there, and records as a suite folder has them."""
+"""Builders of records, plans, runs, windows and results for the tests of the analysis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,9 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from analysis.energy.curve import Edge
+from analysis.energy.metered import Metered
+from analysis.energy.windows import Windows
 from analysis.stats.family import as_table, judge, summary_rows
 from analysis.stats.results import Results, results
 from analysis.suite.records import Run, Suite
+from analysis.suite.samples import of_table
 from contract.documents import Proof
 from contract.plan import FORMAT, SuitePlan
 from validation.synthetic.suite import Options, write_suite
@@ -81,3 +85,28 @@ def frame_of(powers_w: Sequence[float] | np.ndarray, window_s: float) -> pl.Data
             "power_w_system": powers_w,
         }
     )
+
+
+def metered_of(
+    powers_w: Sequence[float] | np.ndarray,
+    edges: Iterable[Edge],
+    *,
+    window_s: float = 1.0,
+    limit_s: float = 0.0,
+    **options: Any,
+) -> Metered:
+    """Read a polled meter whose windows have these mean powers in channel `system`."""
+    samples = of_table(frame_of(powers_w, window_s))
+    return Metered.from_samples(samples, "poll", limit_s, ["system"], set(edges), **options)
+
+
+def windows_of(
+    parts: Iterable[Sequence[float] | np.ndarray], channel: str, step_ns: int
+) -> Iterator[Windows]:
+    """Yield consecutive windows of one channel with these mean powers, part by part."""
+    begin = 0
+    for powers_w in parts:
+        end_ns = (begin + 1 + np.arange(len(powers_w))) * step_ns
+        ones = np.ones(len(powers_w), np.int64)
+        yield Windows(end_ns - step_ns, end_ns, ones, {channel: np.array(powers_w)})
+        begin += len(powers_w)

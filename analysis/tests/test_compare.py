@@ -41,7 +41,7 @@ def two(shared: Shared) -> Pair:
     return root / "a", root / "b"
 
 
-def test_only_differences_are_listed(two: Pair) -> None:
+def test_differences_are_those_of_the_two_suites(two: Pair) -> None:
     differences = {
         difference.what: (difference.a, difference.b)
         for difference in compare_all([*two])[0].differences
@@ -53,7 +53,7 @@ def test_only_differences_are_listed(two: Pair) -> None:
     }
 
 
-def test_ratios_are_of_nights_that_differ_and_of_block_values(two: Pair) -> None:
+def test_ratios_include_scatter_of_blocks_and_nights(two: Pair) -> None:
     comparison = compare_all([*two])[0]
     assert [(r.workload, r.configuration) for r in comparison.joules][:2] == [
         ("kernel_grep", "plain"),
@@ -98,7 +98,7 @@ def test_the_cost_of_encryption_is_compared_within_each_suite(two: Pair) -> None
         assert known(cost.high) / known(cost.low) > math.exp(2 * 1.96 * math.sqrt(2) * NIGHT_SD)
 
 
-def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
+def test_a_dearer_night_changes_joules_and_not_the_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, warmer in (("a", 1.0), ("b", 1.1)):
@@ -120,22 +120,6 @@ def test_the_command_prints_and_writes_the_comparison(two: Pair, tmp_path: Path,
         assert "NaN" not in text and "None" not in text and "nan" not in text
         assert "6.13.0-test" in text and "dm-crypt AES-256" in text
     assert "modelled" in page and "<script" not in without_own(page)
-
-
-def test_other_parameters_are_other_work(two: Pair, tmp_path: Path, fde: Fde) -> None:
-    write_suite(tmp_path / "c", replace(SMALL, host="third"))
-    change_plan(
-        tmp_path / "c",
-        workloads=[
-            {"name": "kernel_grep", "parameters": {"copies": 3}},
-            {"name": "sql", "parameters": {}},
-        ],
-    )
-    comparison = compare_all([two[0], tmp_path / "c"])[0]
-    assert comparison.other_work == ["kernel_grep"]
-    assert (
-        "other work: Kernel grep." in fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
-    )
 
 
 def test_suites_that_share_nothing_are_refused(two: Pair, tmp_path: Path, fde: Fde) -> None:
@@ -187,23 +171,24 @@ def test_a_history_is_in_order_of_time_and_names_increases(
     fde("compare", *months, *options)
 
 
-def test_other_work_is_no_increase(two: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", [("sql",), ("kernel_grep", "sql")])
+def test_other_work_is_reported_and_does_not_count_as_an_increase(
+    two: Pair, tmp_path: Path, fde: Fde, changed: tuple[str, ...]
+) -> None:
     slower = {name: 2 * factor for name, factor in SLOWER.items()}
     write_suite(tmp_path / "c", replace(SMALL, host="third", slower=slower))
-    assert {ratio.workload for ratio in compare_all([two[0], tmp_path / "c"])[0].increases} >= {
-        "sql"
-    }
-    parameters = [{"name": n, "parameters": {"rows": 9}} for n in ("kernel_grep", "sql")]
+    names = ("kernel_grep", "sql")
+    assert {r.workload for r in compare_all([two[0], tmp_path / "c"])[0].increases} == {*names}
+    parameters = [{"name": n, "parameters": {"rows": 9} if n in changed else {}} for n in names]
     change_plan(tmp_path / "c", workloads=parameters)
     comparison = compare_all([two[0], tmp_path / "c"])[0]
-    assert not comparison.increases and not comparison.overall
-    assert compare_page.failures([comparison], 0) == ""
-
-
-def test_one_block_has_a_ratio_without_interval(two: Pair, tmp_path: Path, fde: Fde) -> None:
-    write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
-    stdout = fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
-    assert "no interval: too few blocks" in stdout and "nan" not in stdout
+    assert comparison.other_work == [*changed]
+    unchanged = set(names) - set(changed)
+    assert {r.workload for r in comparison.increases} == unchanged
+    assert (
+        bool(comparison.overall) == bool(compare_page.failures([comparison], 0)) == bool(unchanged)
+    )
+    assert "other work: " in fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
 
 
 def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tuple[Suite, Any]]:
@@ -225,7 +210,7 @@ def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tu
     return folders
 
 
-def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
+def test_a_second_meter_of_a_channel_changes_no_ratio() -> None:
     """Night B lacks it, and it reads 3 % high."""
     (a, first), (b, second) = nights(2, 0.0, seed=4)
     high = first.with_columns(source=pl.lit("second"), energy_j=pl.col("energy_j") * 1.03)
@@ -234,10 +219,13 @@ def test_a_second_meter_of_a_channel_moves_no_ratio() -> None:
     assert [r.ratio for r in comparison.joules] == [r.ratio for r in alone.joules]
 
 
-def test_fail_on_without_a_tested_ratio_exits_with_3(two: Pair, tmp_path: Path, fde: Fde) -> None:
+def test_one_block_has_no_interval_and_fail_on_exits_with_status_3(
+    two: Pair, tmp_path: Path, fde: Fde
+) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
     words = ["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]
     untested = fde(*words, "--fail-on", "5", status=3)
+    assert "no interval: too few blocks" in untested.out and "nan" not in untested.out
     assert "tested: 0 ratios" in untested.out and untested.err.count("\n") == 1
     assert (
         "tested: 8 ratios of joules in 1 pairs"

@@ -18,7 +18,6 @@ from statsmodels.regression.linear_model import OLS
 from analysis.report.sections import Report
 from analysis.report.steadiness_section import carry_over_sentence, drift_check_sentence
 from analysis.stats.drift_check import CANNOT_TELL, HELD, MOVED, drift_check
-from analysis.stats.results import write
 from analysis.stats.steadiness import hours_of, places_of, steadiness
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
@@ -33,7 +32,7 @@ HOUR_NS = 3_600_000_000_000
 NO_CLOCK = TargetClock({})
 
 
-def made(
+def drawn_suite(
     blocks: int = 6,
     *,
     sd: float = 0.002,
@@ -85,8 +84,8 @@ def run(row: dict[str, Any], hours: float, boot_id: str = "one") -> Run:
     )
 
 
-def test_scatter_comes_out_and_configurations_do_not_matter() -> None:
-    steady = steadiness(*made(30, block_sd=0.003), NO_CLOCK)[0]
+def test_scatter_is_estimated_without_effects_of_configurations() -> None:
+    steady = steadiness(*drawn_suite(30, block_sd=0.003), NO_CLOCK)[0]
     assert steady.within_sd_percent == pytest.approx(0.2, rel=0.25)
     assert steady.between_sd_percent == pytest.approx(0.3, rel=0.4)
 
@@ -103,9 +102,9 @@ def design_of(suite: Suite, energy: pl.DataFrame) -> tuple[list[Row], Any, Any, 
     return rows, block, name, np.array([[places[row[0], row[1]]] for row in rows], float)
 
 
-def test_carry_over_is_the_whole_regressions_f_test() -> None:
+def test_carry_over_is_the_f_test_of_the_regression() -> None:
     """Also with a hole, and across blocks: the first of one runs after the last of the other."""
-    suite, energy = made(6, place=0.001, carry=0.003)
+    suite, energy = drawn_suite(6, place=0.001, carry=0.003)
     energy = energy.filter(~((pl.col("block") == 2) & (pl.col("configuration") == "soft")))
     steady = steadiness(suite, energy, NO_CLOCK)[0]
     in_time = sorted(suite.runs, key=lambda r: r.t_start_ns)
@@ -117,18 +116,19 @@ def test_carry_over_is_the_whole_regressions_f_test() -> None:
     after = np.array([[before.get(row[:2]) == n for n in KINDS] for row in rows], float)
     assert first.sum() == 1
     logs = np.log([row[2] for row in rows])
-    less = OLS(logs, np.hstack([block, name, place, first])).fit()
-    more = OLS(logs, np.hstack([block, name, place, first, after[:, 1:]])).fit()
-    assert steady.carry_over_p == pytest.approx(more.compare_f_test(less)[1], rel=1e-6)
+    reduced = OLS(logs, np.hstack([block, name, place, first])).fit()
+    full = OLS(logs, np.hstack([block, name, place, first, after[:, 1:]])).fit()
+    assert steady.carry_over_p == pytest.approx(full.compare_f_test(reduced)[1], rel=1e-6)
 
 
-def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None:
-    carried = steadiness(*made(12, carry=0.01, place=0.001), NO_CLOCK)
+def test_a_carry_over_is_detected_and_named_by_workload() -> None:
+    carried = steadiness(*drawn_suite(12, carry=0.01, place=0.001), NO_CLOCK)
     assert known(carried[0].carry_over_p) < 1e-4
     sentence = carry_over_sentence(carried)
     assert "changes the joules of write" in sentence
     none = [
-        steadiness(*made(6, place=0.01, drift_per_h=0.004, seed=k), NO_CLOCK) for k in range(60)
+        steadiness(*drawn_suite(6, place=0.01, drift_per_h=0.004, seed=k), NO_CLOCK)
+        for k in range(60)
     ]
     p_values = [line[0].carry_over_p or 0.0 for line in none]
     assert sum(p < 0.05 for p in p_values) <= 9  # 3 expected
@@ -138,14 +138,14 @@ def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None
     assert "It found none; a smaller one may be there" in carry_over_sentence(likely)
 
 
-def test_what_few_blocks_cannot_tell_is_none() -> None:
-    single = steadiness(*made(1), NO_CLOCK)[0]
+def test_few_blocks_give_none() -> None:
+    single = steadiness(*drawn_suite(1), NO_CLOCK)[0]
     assert (single.n, single.between_sd_percent, single.carry_over_p) == (1, None, None)
-    two = steadiness(*made(2), NO_CLOCK)[0]
+    two = steadiness(*drawn_suite(2), NO_CLOCK)[0]
     assert two.between_sd_percent is not None
     assert two.carry_over_p is None
     assert "too few blocks" in carry_over_sentence([two])
-    suite, energy = made(3)
+    suite, energy = drawn_suite(3)
     lone = energy.filter(configuration="plain")
     assert steadiness(suite, lone, NO_CLOCK)[0].between_sd_percent is None
     apart = energy.filter(
@@ -156,8 +156,8 @@ def test_what_few_blocks_cannot_tell_is_none() -> None:
     assert steadiness(suite, energy.clear(), NO_CLOCK) == []
 
 
-def test_two_halves_that_share_nothing_cannot_be_set_beside() -> None:
-    suite, energy = made(4)
+def test_confounded_halves_have_no_scatter() -> None:
+    suite, energy = drawn_suite(4)
     first = pl.col("configuration").is_in(["plain", "opal"])
     halves = energy.filter(first == (pl.col("block") < 2))
     assert len(halves) == 8
@@ -165,8 +165,8 @@ def test_two_halves_that_share_nothing_cannot_be_set_beside() -> None:
     assert (steady.n, steady.between_sd_percent) == (4, None)
 
 
-def test_the_same_order_in_every_block_cannot_tell_places() -> None:
-    suite, energy = made(4)
+def test_one_order_in_every_block_has_no_carry_over_test() -> None:
+    suite, energy = drawn_suite(4)
     runs = [
         replace(r, t_start_ns=(r.block * 4 + list(KINDS).index(r.configuration)) * HOUR_NS)
         for r in suite.runs
@@ -176,7 +176,7 @@ def test_the_same_order_in_every_block_cannot_tell_places() -> None:
 
 
 def test_times_across_boots_need_the_clock() -> None:
-    suite, _ = made(4)
+    suite, _ = drawn_suite(4)
     runs = tuple(replace(r, boot_id="two") if r.block > 1 else r for r in suite.runs)
     assert hours_of(runs, NO_CLOCK) == {}
     clock = TargetClock.fit(
@@ -211,9 +211,7 @@ def idle_suite(
 
 
 @pytest.mark.parametrize(("origin", "verdict"), [("modelled", HELD), ("measured", MOVED)])
-def test_time_that_a_host_kept_from_a_modelled_machine_is_no_drift(
-    origin: str, verdict: str
-) -> None:
+def test_time_stolen_from_a_modelled_machine_is_not_drift(origin: str, verdict: str) -> None:
     """Its power is that of the rest; a real machine's went on."""
     suite, energy = idle_suite(0.0)
     share = pl.col("block") / 20
@@ -230,7 +228,7 @@ def test_time_that_a_host_kept_from_a_modelled_machine_is_no_drift(
     ) == (verdict == HELD)
 
 
-def test_without_one_in_the_plan_it_is_the_idling_of_the_baseline() -> None:
+def test_idling_of_the_baseline_is_the_default_drift_check() -> None:
     suite, energy = idle_suite(0.013)
     check = known(drift_check(suite, energy, NO_CLOCK))
     assert (check.workload, check.configuration) == ("idle", "plain")
@@ -239,9 +237,6 @@ def test_without_one_in_the_plan_it_is_the_idling_of_the_baseline() -> None:
     assert known(reading.low) < 0.013 < known(reading.high)
     assert check.hours is not None
     assert check.verdict == MOVED
-    for change, verdict in ((0.005, HELD), (-0.013, MOVED)):
-        other = known(drift_check(*idle_suite(change), NO_CLOCK))
-        assert other.verdict == verdict
 
 
 def test_the_change_is_that_of_a_straight_line_with_students_interval() -> None:
@@ -256,24 +251,35 @@ def test_the_change_is_that_of_a_straight_line_with_students_interval() -> None:
     assert reading.p_value == pytest.approx(fit.pvalues[1])
 
 
-def test_a_change_that_its_own_scatter_explains_is_no_move() -> None:
-    assert known(drift_check(*idle_suite(0.02, sd=0.03), NO_CLOCK)).verdict == CANNOT_TELL
-    assert known(drift_check(*idle_suite(0.02, sd=0.002), NO_CLOCK)).verdict == MOVED
+@pytest.mark.parametrize(
+    ("change", "runs", "sd", "verdict"),
+    [
+        (0.005, 8, 0.001, HELD),
+        (-0.013, 8, 0.001, MOVED),
+        (0.02, 8, 0.03, CANNOT_TELL),
+        (0.02, 8, 0.002, MOVED),
+        (0.02, 3, 0.001, CANNOT_TELL),
+        (0.001, 3, 0.001, HELD),
+        (0.02, 4, 0.001, MOVED),
+    ],
+)
+def test_verdict_by_change_number_of_runs_and_scatter(
+    change: float, runs: int, sd: float, verdict: str
+) -> None:
+    check = known(drift_check(*idle_suite(change, runs, sd), NO_CLOCK))
+    assert check.verdict == verdict
+    assert (check.worst.low is None) == (runs < 4)
 
 
 def test_each_reading_has_its_own_verdict() -> None:
     check = known(drift_check(*idle_suite(0.02, sd=0.03), NO_CLOCK))
     still = replace(check.readings[0], change=0.001)
-    both = replace(check, readings=(*check.readings, still))
-    assert [both.verdict_of(reading) for reading in both.readings] == [CANNOT_TELL, HELD]
-    assert both.verdict == CANNOT_TELL
-
-
-def test_a_few_runs_do_not_tell_how_much_they_scatter() -> None:
-    check = known(drift_check(*idle_suite(0.02, runs_of_it=3), NO_CLOCK))
-    assert (check.verdict, check.worst.low) == (CANNOT_TELL, None)
-    assert known(drift_check(*idle_suite(0.001, runs_of_it=3), NO_CLOCK)).verdict == HELD
-    assert known(drift_check(*idle_suite(0.02, runs_of_it=4), NO_CLOCK)).verdict == MOVED
+    two_readings = replace(check, readings=(*check.readings, still))
+    assert [two_readings.verdict_of(reading) for reading in two_readings.readings] == [
+        CANNOT_TELL,
+        HELD,
+    ]
+    assert two_readings.verdict == CANNOT_TELL
 
 
 def test_the_plan_names_the_drift_check_and_its_limit() -> None:
@@ -288,7 +294,7 @@ def test_the_plan_names_the_drift_check_and_its_limit() -> None:
             idle_suite(0.013, drift_check=nonsense)
 
 
-def test_a_drift_check_that_ran_once_tells_nothing() -> None:
+def test_a_drift_check_that_ran_once_is_none() -> None:
     suite, energy = idle_suite(0.013)
     assert drift_check(suite, energy.filter(block=0), NO_CLOCK) is None
     assert drift_check(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None
@@ -303,7 +309,7 @@ def drifting(folder: Path, last: float | None, **changes: Any) -> Report:
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(1.0, HELD), (1.03, MOVED), (0.97, MOVED)])
-def test_each_phase_is_held_against_itself_on_what_matters(
+def test_each_phase_and_judged_component_has_a_reading(
     tmp_path: Path, last: float, verdict: str
 ) -> None:
     report = drifting(tmp_path / "s", last, blocks=1, configurations=("plain",))
@@ -316,24 +322,18 @@ def test_each_phase_is_held_against_itself_on_what_matters(
     assert ("held" if verdict == HELD else "moved by") in sentence
 
 
-def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
+def test_the_drift_check_is_not_a_workload_of_the_figures(tmp_path: Path) -> None:
     report = drifting(tmp_path / "s", 1.03, interval_ms=50)
     derived, page = report.results, report.page()
-    sections = {section.anchor: text_of(section.blocks) for section in page.sections}
-    write(derived)
     assert "drift_check" in set(derived.energy["workload"])
-    assert "drift_check" not in set(derived.summary["workload"])
-    assert "drift_check" not in derived.suite.workloads
-    for text in (
-        (tmp_path / "s" / "summary.csv").read_text(),
-        *(sections[name] for name in ("figures", "workloads", "money", "published")),
-    ):
-        assert "rift check" not in text
-    assert "Drift check" not in text_of(page.head)
+    assert "drift_check" not in {*derived.summary["workload"], *derived.suite.workloads}
+    sections = {section.anchor: text_of(section.blocks) for section in page.sections}
+    for name in ("figures", "workloads", "money", "published"):
+        assert "rift check" not in sections[name]
     assert "The drift check (Drift check on plain) moved" in text_of(page)
 
 
-def test_one_block_with_drift_checks_is_paired_as_without_it(tmp_path: Path) -> None:
+def test_drift_checks_do_not_change_the_contrasts_of_a_block(tmp_path: Path) -> None:
     report = drifting(tmp_path / "s", 1.03, blocks=1, noise=0.0)
     with_check = report.results
     without = drifting(tmp_path / "t", None, blocks=1, noise=0.0).results

@@ -19,8 +19,7 @@ from analysis.energy.windows import Windows
 from analysis.suite import samples
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Phase, Run
-from analysis.suite.samples import of_table
-from analysis.tests.known import frame_of, known, plan_of, run_of
+from analysis.tests.known import known, metered_of, plan_of, run_of
 from analysis.tests.test_windows import table
 from contract import schema
 from contract.plan import SuitePlan
@@ -77,7 +76,7 @@ def grid(powers: list[float], width_s: float = 1.0) -> Windows:
         ),
     ],
 )
-def test_a_window_that_an_edge_cuts_is_split_by_the_power_beside_it(
+def test_a_cut_window_is_split_by_its_neighbours_power(
     powers: list[float],
     at_s: tuple[float, ...],
     joules: dict[int, float],
@@ -103,7 +102,7 @@ def test_the_share_of_a_rest_within_a_window_is_not_excluded() -> None:
     assert (energies.split_j[1:3] > abs(share_j) / np.sqrt(3)).all()
 
 
-def test_rest_beside_an_edge_tells_what_a_cut_window_held() -> None:
+def test_a_rest_gives_the_energy_of_a_cut_window() -> None:
     """20 W of rest up to 4.3 s, then bursts: no neighbour tells what the window holds after it."""
     powers = [20.0, 20, 20, 20, 62, 35, 90, 70, 24, 20, 20, 20]
     at = [Edge(0), Edge(round(4.3 * S), "before", 4 * S), Edge(round(8.1 * S), "after", 3 * S)]
@@ -114,7 +113,7 @@ def test_rest_beside_an_edge_tells_what_a_cut_window_held() -> None:
     assert energies.split_j[1:3] == pytest.approx([0, 0], abs=1e-9)
 
 
-def test_rest_is_reckoned_from_windows_that_are_at_rest_even_if_displaced() -> None:
+def test_only_windows_at_rest_even_if_displaced_give_the_rest() -> None:
     """Windows up to 0.2 s late: the one that ends 0.1 s before the edge may hold load."""
     powers = [20.0, 20, 20, 26, 50, 50]
     at = [Edge(0), Edge(round(4.1 * S), "before", 4 * S), Edge(6 * S)]
@@ -122,12 +121,12 @@ def test_rest_is_reckoned_from_windows_that_are_at_rest_even_if_displaced() -> N
     assert energies.energy_j[1] == pytest.approx(26 + 50 + 50 - 1.1 * 20)
 
 
-def test_too_little_rest_is_none() -> None:
+def test_too_short_a_rest_does_not_count() -> None:
     at = [Edge(0), Edge(round(2.5 * S), "before", round(1.6 * S)), Edge(5 * S)]
     assert curve(grid([20, 20, 35, 50, 50]), at).window[1] == 2
 
 
-def test_a_gap_is_filled_from_both_sides_and_told() -> None:
+def test_a_gap_is_filled_from_both_sides_and_flagged() -> None:
     energies = curve(windows((0, 1, 10), (1, 2, 12), (4, 5, 30), (5, 6, 32)), edges(0, 6))
     assert energies.covered_s[0] == pytest.approx(4)
     assert energies.energy_j[0] == pytest.approx(84 + 2 * 21)
@@ -139,7 +138,7 @@ def test_a_gap_is_filled_from_both_sides_and_told() -> None:
     assert energies.filled_j[0] > 2 * (32 - 10) / np.sqrt(12) * 0.99
 
 
-def test_a_gap_over_an_edge_is_filled_on_each_side_by_its_own() -> None:
+def test_a_gap_over_an_edge_is_filled_from_each_side() -> None:
     energies = curve(windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30)), edges(0, 3, 6))
     assert energies.energy_j == pytest.approx([30, 90])
     assert energies.by_plateau.all()
@@ -192,7 +191,7 @@ def test_a_counter_that_contradicts_the_power_fills_no_gap_and_is_flagged() -> N
         assert energies.energy_j[0] == pytest.approx(2800, rel=0.05)
 
 
-def test_one_reading_far_above_the_counter_does_not_excuse_itself() -> None:
+def test_one_high_reading_still_contradicts_the_counter() -> None:
     gap = gapped(100.0)
     gap.power_w["system"][4] = 6553.5
     assert curve(gap, edges(0, 28), Resolution(0, 0, 0.01)).counter_contradicted
@@ -213,26 +212,29 @@ def test_a_counter_is_compared_alike_in_pieces_of_any_size(size: int) -> None:
         assert (check.agrees(0.01), check.contradicts(0.01)) == (counted_w == 100, counted_w == 600)
 
 
-def test_a_counter_that_was_never_seen_beside_its_power_fills_no_gap() -> None:
-    gap = windows((0, 1, 10), (4, 5, 30), (8, 9, 30), counter=[10, 100, 200])
-    alone = curve(gap, edges(0, 9), Resolution(0, 0, 0.01))
-    assert (alone.by_plateau[0], alone.counter_contradicted) == (True, False)
-
-
-def test_a_counter_does_not_tell_how_a_gap_over_an_edge_is_shared() -> None:
-    gap = windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30), counter=[10, 20, 120, 150])
-    assert curve(gap, edges(0, 3, 6), Resolution(0, 0, 0.01)).by_plateau.all()
-
-
-def test_behind_a_gap_only_the_window_that_follows_tells_of_a_step() -> None:
+def test_behind_a_gap_only_the_next_window_gives_the_step() -> None:
     powers = windows((0, 1, 30), (1, 2, 30), (5, 6, 41), (6, 7, 50), (7, 8, 50))
     energies = curve(powers, edges(0, 5.3, 8))
     assert energies.energy_j[1] == pytest.approx(0.7 * 50 + 100)
 
 
-def test_a_counter_that_fell_or_was_reset_fills_nothing() -> None:
-    gap = windows((0, 1, 10), (4, 5, 30), counter=[500, 30])
-    assert curve(gap, edges(0, 5), Resolution(0, 0, 0.01)).by_plateau[0]
+@pytest.mark.parametrize(
+    ("records", "counter", "at_s"),
+    [
+        # It was never compared with its power.
+        (((0, 1, 10), (4, 5, 30), (8, 9, 30)), [10, 100, 200], (0, 9)),
+        # It does not show on which side of an edge the energy of a gap is.
+        (((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30)), [10, 20, 120, 150], (0, 3, 6)),
+        # It fell or was reset.
+        (((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30)), [10, 20, 5, 35], (0, 6)),
+    ],
+)
+def test_a_counter_that_cannot_give_a_gaps_energy_fills_none(
+    records: tuple[tuple[float, float, float], ...], counter: list[float], at_s: tuple[float, ...]
+) -> None:
+    gap = windows(*records, counter=counter)
+    energies = curve(gap, edges(*at_s), Resolution(0, 0, 0.01))
+    assert energies.by_plateau.all() and not energies.counter_contradicted
 
 
 @st.composite
@@ -264,7 +266,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Windows], list[Edge]]:
 
 @settings(max_examples=150)
 @given(streams())
-def test_stretches_add_up_to_the_whole_whatever_the_edges_assume(
+def test_stretches_add_up_to_their_total_with_any_edges(
     case: tuple[list[Windows], list[Edge]],
 ) -> None:
     stream, at = case
@@ -288,7 +290,7 @@ def test_stretches_add_up_to_the_whole_whatever_the_edges_assume(
 
 @settings(max_examples=60)
 @given(streams())
-def test_pieces_give_what_the_whole_gives(case: tuple[list[Windows], list[Edge]]) -> None:
+def test_pieces_give_the_same_result_as_one(case: tuple[list[Windows], list[Edge]]) -> None:
     stream, at = case
     names = ("a", "b")
     at_once = Windows(
@@ -308,7 +310,7 @@ def test_pieces_give_what_the_whole_gives(case: tuple[list[Windows], list[Edge]]
         assert ours[name].void.tolist() == theirs[name].void.tolist()
 
 
-def test_a_microjoule_is_kept_behind_ten_million_megajoules() -> None:
+def test_a_microjoule_is_resolved_after_ten_million_megajoules() -> None:
     """Where the total's last bit is worth 2 mJ, a phase of a joule is still exact."""
     count, far = 40_000, 500
     power = np.full(count, 3e8)
@@ -323,7 +325,7 @@ def test_a_microjoule_is_kept_behind_ten_million_megajoules() -> None:
     assert np.abs(energies.energy_j[1:] - 1.23456).max() < 1e-9
 
 
-def test_an_edge_at_the_end_of_a_window_may_stand_where_two_pieces_meet() -> None:
+def test_an_edge_may_be_where_two_pieces_meet() -> None:
     end = np.arange(1, 1_001) * S
     power = np.arange(1_000.0)
     ones = np.ones(1_000, np.int64)
@@ -341,11 +343,9 @@ def test_an_edge_at_the_end_of_a_window_may_stand_where_two_pieces_meet() -> Non
         assert energies.steps_w2 == pytest.approx(np.full(100, 9.0))
 
 
-def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Metered:
-    frame = table([k + 1.0 for k in range(len(powers))], window_s=1.0)
+def metered(powers: list[float], edge_s: list[float]) -> Metered:
     fine = 0.001 * (np.arange(len(powers)) % 3)  # a last digit that counts for nothing
-    frame = frame.with_columns(power_w_system=np.array(powers) + fine)
-    return Metered.from_samples(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
+    return metered_of(np.array(powers) + fine, edges(*edge_s))
 
 
 def test_a_counter_that_contradicts_its_power_is_flagged_on_every_stretch() -> None:
@@ -360,7 +360,7 @@ def test_a_counter_that_contradicts_its_power_is_flagged_on_every_stretch() -> N
         assert energies.energy("system", [(5 * S, 20 * S)]).flags == flags
 
 
-def test_phases_and_pauses_are_the_run_and_no_phase_counts_a_cut_twice() -> None:
+def test_phases_and_pauses_add_up_and_count_each_cut_once() -> None:
     powers = [20, 20, 20, 40, 60, 60, 60, 35, 20, 20, 49, 60, 60, 60, 60, 29, 20, 20, 20]
     energies = metered([float(p) for p in powers], [3.4, 7.5, 10.2, 15.15])
     a, b, c, d = (round(t * S) for t in (3.4, 7.5, 10.2, 15.15))
@@ -370,13 +370,13 @@ def test_phases_and_pauses_are_the_run_and_no_phase_counts_a_cut_twice() -> None
     assert sum(p or 0 for p in parts) == pytest.approx(run_energy.energy_j, abs=1e-9)
     cuts = energies.curves["system"].split_j
     assert run_energy.statistical_j == pytest.approx(float(np.hypot(cuts[0], cuts[3])), rel=0.1)
-    both = energies.energy("system", [(a, b), (b, c)])
+    together = energies.energy("system", [(a, b), (b, c)])
     once = energies.energy("system", [(a, c)])
-    assert both.energy_j == pytest.approx(once.energy_j, abs=1e-9)
-    assert both.statistical_j == pytest.approx(once.statistical_j, rel=0.05)
+    assert together.energy_j == pytest.approx(once.energy_j, abs=1e-9)
+    assert together.statistical_j == pytest.approx(once.statistical_j, rel=0.05)
 
 
-def test_two_phases_that_meet_within_a_window_share_its_doubt() -> None:
+def test_two_phases_within_a_window_share_its_uncertainty() -> None:
     """What one phase was given too much of the window, the next one was given too little."""
     powers = [20.0, 20, 20, 40, 60, 60, 60, 35, 20, 20, 49, 60, 60, 60, 60, 29, 20, 20, 20]
     energies = metered(powers, [3.4, 7.5, 7.501, 15.15])
@@ -387,12 +387,11 @@ def test_two_phases_that_meet_within_a_window_share_its_doubt() -> None:
     assert together < 0.8 * float(np.hypot(apart[0], apart[1]))
 
 
-def test_of_edges_at_one_instant_the_one_that_knows_of_a_rest_is_taken() -> None:
-    frame = table([k + 1.0 for k in range(9)], window_s=1.0)
-    rest = Edge(3 * S, "before", 2 * S)
-    every = {Edge(0), Edge(3 * S), rest, Edge(9 * S)}
-    energies = Metered.from_samples(samples.of_table(frame), "poll", 0.0, ["system"], every)
-    assert energies.edges == (Edge(0), rest, Edge(9 * S))
+def test_of_edges_at_one_instant_the_one_with_a_rest_counts() -> None:
+    with_rest = Edge(3 * S, "before", 2 * S)
+    every = {Edge(0), Edge(3 * S), with_rest, Edge(9 * S)}
+    energies = metered_of([10.0] * 9, every)
+    assert energies.edges == (Edge(0), with_rest, Edge(9 * S))
 
 
 def test_a_rest_begins_where_its_windows_are_at_its_level() -> None:
@@ -404,7 +403,7 @@ def test_a_rest_begins_where_its_windows_are_at_its_level() -> None:
     assert level_part(np.array([90.0, 80.0, 70.0, 60.0, *steady, *steady]), 0.1) == (14, 14)
 
 
-def test_few_windows_or_the_last_digit_refute_no_rest() -> None:
+def test_few_windows_or_the_last_digit_leave_a_rest_level() -> None:
     assert level_part(np.array([35.0, 20.0, 20.1]), 0.1) == (0, 3)
     assert level_part(np.array([20.1, 20.0, 20.0, 20.0, 20.0]), 0.1) == (0, 5)
 
@@ -418,7 +417,7 @@ def test_a_rest_that_cools_has_the_power_of_its_edge_there() -> None:
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.08])
-def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) -> None:
+def test_a_late_meter_widens_the_interval_by_its_delay(late_s: float) -> None:
     """Sixteen loads of 40 W for 3.07 s, with rests of 2 s between, in windows of 0.1 s."""
     generator = np.random.default_rng(3)
     starts_s = 2.0 + 5.03 * np.arange(16) + 0.015
@@ -426,18 +425,18 @@ def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) ->
     end_s = 0.1 * np.arange(1, 850)
     load_s = np.interp(end_s - late_s, edges_s, np.cumsum(np.tile([0.0, 3.07], 16)))
     power_w = 20 + 40 * np.diff(load_s, prepend=0.0) / 0.1
-    frame = frame_of(np.rint((power_w + generator.normal(0, 0.05, 849)) * 1e3) / 1e3, 0.1)
+    readings_w = np.rint((power_w + generator.normal(0, 0.05, 849)) * 1e3) / 1e3
     ends_ns = np.rint(edges_s * 1e9).astype(np.int64).tolist()
     edges = {Edge(t, "before", 1_900_000_000, 1000) for t in ends_ns[::2]}
     edges |= {Edge(t, "after", 1_900_000_000, 1000) for t in ends_ns[1::2]}
-    energies = Metered.from_samples(of_table(frame), "poll", 1e-6, ["system"], edges)
+    energies = metered_of(readings_w, edges, window_s=0.1, limit_s=1e-6)
     energy = energies.energy("system", [(ends_ns[6], ends_ns[7])])
     assert energy.statistical_j is not None
     apart_s = energy.statistical_j / 40 / np.sqrt(2)
     assert apart_s == pytest.approx(late_s, abs=0.01 if late_s == 0 else 0.06)
 
 
-def test_what_a_cut_window_has_beyond_the_one_before_may_be_load_that_lasts() -> None:
+def test_the_excess_of_a_cut_window_may_be_lasting_load() -> None:
     """60 W, then rest at 20 W from half of a window of 0.1 s: 40 W is its mean, and no more."""
     assert lasting(np.array([60.0, 40.0]), 0.1, 0.05, 20.0) == pytest.approx(0, abs=1e-12)
     assert lasting(np.array([60.0, 44.0]), 0.1, 0.05, 20.0) == pytest.approx(0.4 / np.sqrt(6))
@@ -446,7 +445,7 @@ def test_what_a_cut_window_has_beyond_the_one_before_may_be_load_that_lasts() ->
     assert lasting(np.array([60.0, 60.0]), 0.1, 0.05, 20.0) == pytest.approx(most_j / np.sqrt(6))
 
 
-def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
+def test_rests_limit_the_noise() -> None:
     resolution = Resolution(quantum_w=0.001, noise_w=5.0)
     quieter = resolution.with_rests(100 * 0.3**2, 100)
     assert 0.3 < quieter.noise_w < 0.36
@@ -457,8 +456,7 @@ def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
 
 def rested(powers_w: list[float], rest_ns: int = 6 * S) -> Metered:
     """Windows of a second; after 4.5 s the machine is said to rest for so long."""
-    edges = {Edge(0), Edge(9 * S // 2, "after", rest_ns)}
-    return Metered.from_samples(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
+    return metered_of(powers_w, [Edge(0), Edge(9 * S // 2, "after", rest_ns)])
 
 
 def measured(powers_w: list[float]) -> tuple[float, float]:
@@ -468,23 +466,23 @@ def measured(powers_w: list[float]) -> tuple[float, float]:
     return energy.energy_j, energy.statistical_j
 
 
-def test_a_load_that_outlasts_its_mark_is_not_given_to_the_phase() -> None:
-    rest = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
-    held, _ = measured([60.0] * 4 + [40.0, *rest])
+def test_load_beyond_its_mark_does_not_count_for_the_phase() -> None:
+    rest_w = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
+    held, _ = measured([60.0] * 4 + [40.0, *rest_w])
     assert held == pytest.approx(4 * 60 + 30, abs=0.2)
     # The whole of the cut window and half of the next is work: 30 J of it are the phase's, not 48.
-    outlasting, _ = measured([60.0] * 4 + [60.0, 40.0, *rest])
+    outlasting, _ = measured([60.0] * 4 + [60.0, 40.0, *rest_w])
     assert outlasting == pytest.approx(4 * 60 + 30, abs=9)
 
 
-def test_a_burst_at_the_end_widens_the_doubt() -> None:
-    rest = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
-    _, calm = measured([60.0] * 4 + [40.0, *rest])
-    _, burst = measured([60.0] * 4 + [45.0, *rest])
+def test_a_burst_at_the_end_widens_the_uncertainty() -> None:
+    rest_w = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
+    _, calm = measured([60.0] * 4 + [40.0, *rest_w])
+    _, burst = measured([60.0] * 4 + [45.0, *rest_w])
     assert burst > calm + 0.2
 
 
-def test_noise_is_what_a_rest_shows_though_all_else_is_work() -> None:
+def test_a_short_rest_gives_the_noise() -> None:
     work = [60.0, 30.0, 55.0, 35.0]
     energies = rested([*work, 40.0, 20.0, 20.1, 20.0, *work, *work], 7 * S // 2)
     assert energies.resolutions["system"].noise_w < 0.3
@@ -503,61 +501,69 @@ def run(*phases: tuple[str, float, float], start_s: float) -> Run:
     )
 
 
-def sides(made: Run, plan: dict[str, float]) -> dict[float, tuple[str | None, float]]:
-    edges: dict[int, Edge] = run_edges(made, plan_of(**plan), CLOCK)
+def sides(run: Run, plan: dict[str, float]) -> dict[float, tuple[str | None, float]]:
+    edges: dict[int, Edge] = run_edges(run, plan_of(**plan), CLOCK)
     return {t / S: (edge.rest, edge.rest_ns / S) for t, edge in edges.items()}
 
 
-def test_before_the_first_phase_the_machine_has_settled() -> None:
-    made = run(("load", 10.001, 12), ("query", 12.0001, 15), ("tail", 15.001, 17), start_s=10)
-    assert sides(made, {"settle_s": 5}) == {
-        10.001: ("before", 5),
-        12: (None, 0),
-        12.0001: (None, 0),
-        15: (None, 0),
-        15.001: (None, 0),
-        17: (None, 0),
-    }
+NO_REST = (None, 0)
 
 
-def test_what_a_workload_does_before_its_first_phase_is_no_rest() -> None:
-    made = run(("load", 10.5, 12), ("tail", 12.0001, 13), start_s=10)
-    assert set(sides(made, {"settle_s": 5}).values()) == {(None, 0)}
-    early = run(("load", 10.5, 12), ("tail", 12.0001, 13), start_s=10)
-    assert sides(early, {"settle_s": 5, "pad_s": 3})[10.5] == (None, 0)
+@pytest.mark.parametrize(
+    ("phases", "plan", "rests"),
+    [
+        (
+            [("load", 10.001, 12), ("query", 12.0001, 15), ("tail", 15.001, 17)],
+            {"settle_s": 5},
+            {10.001: ("before", 5)},
+        ),
+        # What a workload does before its first phase is not rest.
+        ([("load", 10.5, 12), ("tail", 12.0001, 13)], {"settle_s": 5}, {}),
+        (
+            [("load", 10.5, 12), ("tail", 12.0001, 13)],
+            {"settle_s": 5, "pad_s": 3},
+            {12: NO_REST, 10.5: NO_REST},
+        ),
+        # From 20 to 24 s there is something between two paddings; before the tail there is one.
+        (
+            [("a", 13.001, 15), ("b", 18.002, 20), ("c", 27.0, 29), ("tail", 32.001, 34)],
+            {"settle_s": 5, "pad_s": 3},
+            {
+                13.001: ("before", 8),
+                15: ("after", 3),
+                18.002: ("before", 3),
+                20: ("after", 3),
+                27: ("before", 3),
+                29: ("after", 3),
+                32.001: ("before", 3),
+            },
+        ),
+        # A phase that begins long after the padding has no rest before it.
+        (
+            [("a", 13, 15), ("b", 20, 22), ("tail", 25, 26)],
+            {"pad_s": 3},
+            {13: ("before", 3), 15: ("after", 3), 22: ("after", 3), 25: ("before", 3)},
+        ),
+    ],
+)
+def test_rests_next_to_the_edges_of_phases(
+    phases: list[tuple[str, float, float]],
+    plan: dict[str, float],
+    rests: dict[float, tuple[str | None, float]],
+) -> None:
+    times = {t for _, start, end in phases for t in (start, end)}
+    assert sides(run(*phases, start_s=10), plan) == dict.fromkeys(times, NO_REST) | rests
 
 
-def test_padding_is_rest_after_each_phase_and_before_each_that_follows_it() -> None:
-    """From 20 to 24 s something lies between two paddings; before the tail there is one."""
-    made = run(
-        ("a", 13.001, 15), ("b", 18.002, 20), ("c", 27.0, 29), ("tail", 32.001, 34), start_s=10
-    )
-    assert sides(made, {"settle_s": 5, "pad_s": 3}) == {
-        13.001: ("before", 8),
-        15: ("after", 3),
-        18.002: ("before", 3),
-        20: ("after", 3),
-        27: ("before", 3),
-        29: ("after", 3),
-        32.001: ("before", 3),
-        34: (None, 0),
-    }
-
-
-def test_a_phase_that_begins_long_after_the_padding_has_no_rest_before_it() -> None:
-    made = run(("a", 13, 15), ("b", 20, 22), ("tail", 25, 26), start_s=10)
-    assert sides(made, {"pad_s": 3})[20] == (None, 0)
-
-
-def test_the_clocks_bound_goes_with_each_edge_and_an_unknown_boot_has_none() -> None:
-    made = run(("a", 13, 15), start_s=10)
-    assert all(edge.bound_ns > 0 for edge in run_edges(made, plan_of(), CLOCK).values())
-    assert run_edges(made, plan_of(), TargetClock({})) == {}
+def test_edges_have_the_clocks_bound_and_none_on_an_unknown_boot() -> None:
+    finished = run(("a", 13, 15), start_s=10)
+    assert all(edge.bound_ns > 0 for edge in run_edges(finished, plan_of(), CLOCK).values())
+    assert run_edges(finished, plan_of(), TargetClock({})) == {}
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e300, 10**400, -1, "5", None])
 @pytest.mark.parametrize("key", ["settle_s", "pad_s"])
-def test_a_rest_of_no_possible_length_is_refused(key: str, seconds: object) -> None:
+def test_a_rest_of_impossible_length_is_refused(key: str, seconds: object) -> None:
     names = {"format": "fde-plan/3", "origin": "modelled", "sha256": ""}
     plan = {**names, **dict.fromkeys(("suite_id", "suite", "host"), "s"), key: seconds}
     with pytest.raises((ValueError, OverflowError)):

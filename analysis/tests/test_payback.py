@@ -49,7 +49,7 @@ def test_the_papers_arithmetic() -> None:
     assert known(replace(repaid, run_s=120.0).hours).mean == pytest.approx(25_000)
 
 
-def test_interval_of_the_saving_is_carried_to_runs_and_years() -> None:
+def test_the_savings_interval_gives_those_of_runs_and_years() -> None:
     repaid = reckon(*SAVES)
     assert repaid.runs is not None
     assert repaid.runs.mean == pytest.approx(runs_to_repay(25, 1010, 0.12))
@@ -73,7 +73,7 @@ def test_break_even_prices_repay_themselves_exactly_in_a_life() -> None:
     limits(known(repaid.break_even_electricity))
 
 
-def test_present_value_is_what_the_years_cash_flows_are_worth() -> None:
+def test_present_value_is_the_sum_of_discounted_cash_flows() -> None:
     assert annuity(0.03, 3) == pytest.approx(1 / 1.03 + 1 / 1.03**2 + 1 / 1.03**3)
     assert annuity(0.0, 3) == 3
     assert annuity(1e-9, 3) == pytest.approx(3)
@@ -99,7 +99,7 @@ def test_carbon_only_where_the_grid_is_known() -> None:
     )
 
 
-def test_no_payback_where_the_interval_holds_zero() -> None:
+def test_an_interval_with_zero_has_no_payback() -> None:
     repaid = reckon([2000.0, 2500.0, 1800.0], [2000.0, 2000.0, 2000.0])
     assert repaid.saving_j.contains(0)
     assert not repaid.demonstrated
@@ -155,7 +155,7 @@ def of_meter(half_width_95_j: float) -> Row:
     return Row("range", "B", "rectangular", "J", half_width_95_j / 0.95, math.sqrt(3))
 
 
-def test_what_the_meter_may_be_off_by_is_part_of_what_is_demonstrated() -> None:
+def test_the_meters_error_widens_the_payback() -> None:
     base_j, sed_j = [2100.0, 2110.0, 2090.0], [2000.0] * 3
     exact, doubtful, hopeless = (
         payback(
@@ -190,7 +190,7 @@ TRUE_SAVING_J, RATE = 1000.0, 0.01
 TRUE_YEARLY = TRUE_SAVING_J * 100 * 365.25 * 0.12 / 3.6e6
 
 
-def test_probability_is_as_often_small_as_it_says() -> None:
+def test_probability_is_uniform_at_the_break_even_price() -> None:
     """A price that is just repaid in the drive's life: the probability is then uniform."""
     generator = np.random.default_rng(5)
     price = TRUE_YEARLY * annuity(RATE, 3)
@@ -205,12 +205,12 @@ def test_probability_is_as_often_small_as_it_says() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 0, -1, "25", True, math.nan, math.inf])
-def test_assumptions_that_are_no_positive_number_are_refused(value: object) -> None:
+def test_assumptions_that_are_not_positive_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match="sed_extra_price"):
         parse_assumptions({**ASSUMPTIONS, "sed_extra_price": value})
 
 
-def test_what_is_optional_has_its_defaults() -> None:
+def test_optional_assumptions_have_defaults() -> None:
     parsed = parse_assumptions(ASSUMPTIONS)
     assert parsed.discount_rate == 0.03
     assert parsed.grid_g_co2_per_kwh is None
@@ -245,7 +245,7 @@ def test_what_is_optional_has_its_defaults() -> None:
         ("electricity", 0.3),
     ],
 )
-def test_optional_assumptions_that_are_wrong_are_refused(key: str, value: object) -> None:
+def test_wrong_optional_assumptions_are_refused(key: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{key}|range"):
         parse_assumptions({**ASSUMPTIONS, key: value})
 
@@ -272,7 +272,7 @@ def test_money_has_cents_only_where_they_matter() -> None:
     ]
 
 
-def test_a_chance_is_never_said_to_be_none_or_certain() -> None:
+def test_a_chance_is_never_0_or_100_percent() -> None:
     assert [chance(p) for p in (0.0, 0.0123, 0.5, 0.951, 0.99995, 1.0)] == [
         "below 0.1 %",
         "1.2 %",
@@ -283,7 +283,7 @@ def test_a_chance_is_never_said_to_be_none_or_certain() -> None:
     ]
 
 
-def test_what_is_demonstrated_follows_from_the_probability() -> None:
+def test_a_payback_is_demonstrated_by_its_probability() -> None:
     """Nothing is demonstrated at 97 %, and a declared range of the price lowers the probability."""
     sure = replace(PAPER, sed_extra_price=1.0, discount_rate=0.0)
     repaid = reckon(*SAVES, sure)

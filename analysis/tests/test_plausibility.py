@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,35 +25,26 @@ from analysis.energy.plausibility import (
 )
 from analysis.energy.standing import still_zones
 from analysis.energy.windows import Windows, meets, missed_records
-from analysis.report import build
 from analysis.stats.results import Results, stood_still
 from analysis.suite.records import Counter, Phase, Run, Suite
 from analysis.suite.samples import of_table
-from analysis.tests.known import frame_of, summarise
+from analysis.tests.known import frame_of, metered_of, summarise, windows_of
 from instrumentation.sources.counter import LONE_FLAG
 from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
-from validation.synthetic.folder import Power as Simulated
-from validation.synthetic.suite import Options, write_suite
 
 S = 1_000_000_000
 
 
 def stuck_s(*parts: Sequence[float]) -> list[tuple[float, float]]:
-    """Stuck stretches of a 10 Hz recording that passes in these parts, in s."""
-    stuck, begin = Stuck(), 0
-    for part in parts:
-        end_ns = (begin + 1 + np.arange(len(part))) * S // 10
-        epoch = np.ones(len(part), np.int64)
-        held = Windows(end_ns - S // 10, end_ns, epoch, {"system": np.array(part)})
-        stuck.take(held)
-        begin += len(part)
+    """Return the stuck stretches in s of a 10 Hz recording that passes in these parts."""
+    stuck = Stuck()
+    for piece in windows_of(parts, "system", S // 10):
+        stuck.take(piece)
     return [(a / S, b / S) for a, b in zip(*stuck.stretches(), strict=True)]
 
 
 @pytest.mark.parametrize(("channel", "flagged"), [("system", True), ("drive", False)])
-def test_a_machine_that_shows_no_power_is_flagged_where_it_does(
-    channel: str, flagged: bool
-) -> None:
+def test_zero_power_of_the_machine_is_flagged(channel: str, flagged: bool) -> None:
     """A plug shows 0 W below 5 W: the whole machine takes some, a disk may take none."""
     power_w = np.array([40.0, 41, 40, 42, 0, 0, 0, 40, 41, 43, 40, 41])
     samples = of_table(frame_of(power_w, 1.0).rename({"power_w_system": f"power_w_{channel}"}))
@@ -82,46 +71,30 @@ def test_a_machine_that_shows_no_power_is_flagged_where_it_does(
     ],
 )
 @pytest.mark.parametrize("size", [12, 5, 1])
-def test_a_power_that_cannot_be_is_flagged(
+def test_an_impossible_power_is_flagged(
     odd_w: dict[int, float], flag: str | None, figure: bool, size: int
 ) -> None:
     power_w = np.array([40.0, 41, 40, 42, 40, 41, 40, 40, 41, 43, 40, 41])
     power_w[list(odd_w)] = list(odd_w.values())
     odd = Odd("system")
-    end_ns = np.arange(1, 13) * S
-    parts = [slice(at, at + size) for at in range(0, 12, size)]
-    every = (
-        Windows(end_ns[part] - S, end_ns[part], end_ns[part] * 0, {"system": power_w[part]})
-        for part in parts
-    )
-    for held in every:
-        odd.take(held)
+    for piece in windows_of([power_w[k : k + size] for k in range(0, 12, size)], "system", S):
+        odd.take(piece)
     odd.finish()
     assert odd.flags(float(power_w.sum()), [(0, 12 * S)]) == ({flag} if flag else set())
     assert not odd.flags(80.0, [(0, 2 * S)]) - ({flag} if not figure else set())
-    samples = of_table(frame_of(power_w, 1.0))
-    metered = Metered.from_samples(samples, "poll", 0.0, ["system"], {Edge(0), Edge(12 * S)})
-    energy = metered.energy("system", [(0, 12 * S)])
+    energy = metered_of(power_w, [Edge(0), Edge(12 * S)]).energy("system", [(0, 12 * S)])
     assert (energy.energy_j is not None) == figure
     assert (flag in energy.flags) == (flag is not None)
 
 
-def test_a_lone_reading_in_the_rest_beside_an_edge_is_flagged() -> None:
+def test_a_lone_peak_in_a_rest_is_flagged() -> None:
     power_w = np.array([40.0, 41, 6_553.5, 42, 40, 41, 40, 40, 41, 43, 40, 41])
-    metered = Metered.from_samples(
-        of_table(frame_of(power_w, 1.0)),
-        "poll",
-        0.0,
-        ["system"],
-        {Edge(5 * S, "before", 4 * S), Edge(9 * S)},
-    )
+    metered = metered_of(power_w, [Edge(5 * S, "before", 4 * S), Edge(9 * S)])
     assert LONE_FLAG in metered.energy("system", [(5 * S, 9 * S)]).flags
 
 
 @pytest.mark.parametrize(("mean_s", "rest_s"), [(1, 2), (1, 6), (2, 2), (3, 2), (3, 6), (5, 4)])
-def test_a_slow_meter_is_flagged_where_its_readings_leave_the_figure_open(
-    mean_s: int, rest_s: int
-) -> None:
+def test_a_slow_meter_is_right_or_flagged(mean_s: int, rest_s: int) -> None:
     """A plug at 1 Hz that shows the mean of some seconds; runs of 6 s, 160 W amid 60 W."""
     begins = [rest_s + 0.37 * n + n * (6 + rest_s) for n in range(6)]
     at_s = np.arange(0, begins[-1] + 6 + rest_s + 5, 0.02)
@@ -132,7 +105,7 @@ def test_a_slow_meter_is_flagged_where_its_readings_leave_the_figure_open(
     power_w = np.concatenate([np.full(mean_s - 1, 60.0), power_w])
     edges = {Edge(round(b * S), "before", rest_s * S) for b in begins}
     edges |= {Edge(round((b + 6) * S), "after", rest_s * S) for b in begins}
-    metered = Metered.from_samples(of_table(frame_of(power_w, 1.0)), "poll", 1.5, ["system"], edges)
+    metered = metered_of(power_w, edges, limit_s=1.5)
     for begin in begins:
         energy = metered.energy("system", [(round(begin * S), round((begin + 6) * S))])
         right = energy.energy_j == pytest.approx(960, rel=0.02)
@@ -145,7 +118,7 @@ def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> 
     return list(np.rint(read_w / digit_w) * digit_w)
 
 
-def test_a_value_that_stands_still_amid_noise_is_stuck() -> None:
+def test_a_constant_value_amid_noise_is_stuck() -> None:
     power_w = noisy(2000, 40.0)
     power_w[700:750] = [power_w[700]] * 50
     assert stuck_s(power_w) == [(70.0, 75.0)]
@@ -153,15 +126,15 @@ def test_a_value_that_stands_still_amid_noise_is_stuck() -> None:
     assert stuck_s(noisy(20_000, 40.0)) == []
 
 
-def test_a_coarse_reading_of_a_resting_machine_is_not() -> None:
+def test_a_coarse_reading_at_rest_is_not_stuck() -> None:
     """It shows 8.0 W for minutes, and hardly twice the same under load."""
-    rest = [8.0] * 3000
+    idle_w = [8.0] * 3000
     work = noisy(3000, 40.0, digit_w=0.1)
-    assert stuck_s(rest, work, rest[:900], work, rest) == []
+    assert stuck_s(idle_w, work, idle_w[:900], work, idle_w) == []
     assert stuck_s([8.0] * 500) == []
 
 
-def test_the_same_in_one_channel_alone_is_not() -> None:
+def test_one_constant_channel_is_not_stuck() -> None:
     stuck = Stuck()
     end_ns = np.arange(1, 1001) * S
     power_w = {"system": np.array(noisy(1000, 40.0)), "drive": np.full(1000, 2.0)}
@@ -171,7 +144,7 @@ def test_the_same_in_one_channel_alone_is_not() -> None:
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.35])
-def test_a_record_that_came_twice_is_no_time_gone_by(late_s: float) -> None:
+def test_a_duplicate_record_counts_minus_one(late_s: float) -> None:
     generator = np.random.default_rng(2)
     arrival_s = 0.1 * np.arange(1, 501) + generator.uniform(0, 0.01, 500)
     arrival_s[300:304] += late_s
@@ -182,7 +155,7 @@ def test_a_record_that_came_twice_is_no_time_gone_by(late_s: float) -> None:
     assert missing[199] == -1
 
 
-def test_a_stretch_meets_what_reaches_into_it() -> None:
+def test_meets_is_true_for_overlapping_spans() -> None:
     spans = np.array([10, 30]), np.array([20, 40])
     assert [meets(spans, a, b) for a, b in ((0, 10), (0, 11), (20, 30), (39, 50), (40, 50))] == [
         False,
@@ -209,9 +182,7 @@ def powers(course: Course, scatter: float = 0.01, seed: int = 7, times: int = 10
 
 @pytest.mark.parametrize("until", [0.7, 1.0])
 @pytest.mark.parametrize(("factor", "scatter"), [(0.8, 0.01), (1.2, 0.01), (0.95, 0.002)])
-def test_a_factor_is_found_also_where_it_ends_again(
-    factor: float, scatter: float, until: float
-) -> None:
+def test_a_factor_is_detected_even_if_it_ends(factor: float, scatter: float, until: float) -> None:
     stepped = powers(lambda share, w: w * (factor if 0.4 < share <= until else 1), scatter=scatter)
     assert is_stepped(stepped)
 
@@ -225,18 +196,15 @@ def test_a_factor_is_found_also_where_it_ends_again(
         lambda share, w: IDLE_W + (w - IDLE_W) * (1.5 if share > 0.4 else 1),
         lambda share, w: w * (1 + 0.2 * share),
         lambda share, w: w - 4 * np.exp(-share / 0.1),
+        lambda share, w: w * (1.02 if share > 0.4 else 1),
     ],
-    ids=["none", "watts", "load", "swing", "drift", "warming"],
+    ids=["none", "watts", "load", "swing", "drift", "warming", "small"],
 )
-def test_what_is_no_factor_is_not_taken_for_one(course: Course) -> None:
-    assert not is_stepped(powers(course))
+def test_other_changes_are_not_steps(course: Course) -> None:
+    assert not is_stepped(powers(course, 0.001)) and not is_stepped(powers(course))
 
 
-def test_a_small_step_is_left_alone() -> None:
-    assert not is_stepped(powers(lambda share, w: w * (1.02 if share > 0.4 else 1), 0.001))
-
-
-def test_a_step_of_many_loads_that_rests_lack_is_the_machine_s() -> None:
+def test_a_step_of_loads_without_rests_is_the_machines() -> None:
     generator = np.random.default_rng(7)
     kinds = [IDLE_W, 27.0, 30.0, 33.0, 36.0, 39.0, 42.0, 45.0] * 10
     powers = [
@@ -246,20 +214,20 @@ def test_a_step_of_many_loads_that_rests_lack_is_the_machine_s() -> None:
     assert not is_stepped(powers)
 
 
-def test_neither_warming_up_nor_noise_is_a_step() -> None:
+def test_warming_up_and_noise_are_not_steps() -> None:
     for seed in range(12):
         warming = powers(lambda share, w: w * (1 - 0.2 * np.exp(-share / 0.2)), seed=seed, times=30)
         assert not is_stepped(warming)
         assert not is_stepped(powers(lambda _, w: w, 0.08, seed, 30))
 
 
-def test_loads_of_one_power_tell_no_factor_from_watts() -> None:
+def test_loads_of_one_power_show_no_factor() -> None:
     assert not is_stepped(
         [p for p in powers(lambda s, w: w * (1.2 if s > 0.4 else 1)) if p.kind == 20]
     )
 
 
-def test_a_meter_s_hidden_change_of_range_is_found_beside_its_rests() -> None:
+def test_a_hidden_change_of_range_is_detected() -> None:
     generator = np.random.default_rng(3)
     power_w = np.tile(np.repeat([20.0, 32.0], 10), 12) + generator.normal(0, 0.05, 240)
     phases = [("load", round((20 * n + 10) * S), round((20 * n + 20) * S)) for n in range(11)]
@@ -267,9 +235,7 @@ def test_a_meter_s_hidden_change_of_range_is_found_beside_its_rests() -> None:
     edges |= {Edge(end, "after", 9 * S) for _, _, end in phases}
     for factor in (1.0, 1.2):
         power_w[113:] *= factor
-        metered = Metered.from_samples(
-            of_table(frame_of(power_w, 1.0)), "poll", 0.0, ["system"], edges
-        )
+        metered = metered_of(power_w, edges)
         assert metered.is_stepped("system", phases) == (factor > 1)
 
 
@@ -386,19 +352,19 @@ def test_a_step_of_all_readings_is_flagged_in_every_run(derived: Results) -> Non
     assert not derived.all_energy["flags"].str.contains(STEP_FLAG).any()
 
 
-def test_a_sound_suite_has_none(derived: Results) -> None:
+def test_a_sound_suite_has_no_still_component(derived: Results) -> None:
     assert len(standing_components(derived.all_energy)) == 0
     assert not derived.all_energy["flags"].str.contains(STANDS_STILL).any()
 
 
-def test_one_run_that_stood_still_is_left_out_alone(derived: Results) -> None:
+def test_a_zone_still_in_one_run_loses_that_run_and_its_neighbours(derived: Results) -> None:
     """Of many: the verdict is that of the others."""
     still_now = next(r for r in derived.suite.runs if r.workload == "kernel_tree")
-    rest = [run for run in derived.suite.runs if run.run_id != still_now.run_id]
+    others = [run for run in derived.suite.runs if run.run_id != still_now.run_id]
     still = replace(derived.suite, runs=(still_now,))
     still_run = with_zone_still(still, "dram", (0.0, 1.0)).runs[0]
     suite = replace(
-        derived.suite, runs=tuple(sorted([*rest, still_run], key=lambda r: r.t_start_ns))
+        derived.suite, runs=tuple(sorted([*others, still_run], key=lambda r: r.t_start_ns))
     )
     energy = energy_table(suite, derived.clock).filter(component="dram", phase="all")
     lost = set(energy.filter(pl.col("energy_j").is_null())["run_id"])
@@ -408,7 +374,7 @@ def test_one_run_that_stood_still_is_left_out_alone(derived: Results) -> None:
     assert len(standing_components(energy)) == 0
 
 
-def test_a_zone_that_stops_within_a_phase_is_told_by_its_samples(derived: Results) -> None:
+def test_samples_show_a_zone_that_stops_within_a_phase(derived: Results) -> None:
     suite = derived.suite
     zones = {
         run.run_id: {"dram": {"build": (30.0, Energy(9.0, 0.1, 1.0, ()))}} for run in suite.runs
@@ -427,7 +393,7 @@ def test_a_zone_that_stops_within_a_phase_is_told_by_its_samples(derived: Result
     assert still_zones(suite.runs, zones, samples) == {(run_id, "dram") for run_id in near}
 
 
-def test_a_meter_that_sees_less_than_the_processor_is_not_the_whole(derived: Results) -> None:
+def test_a_meter_below_the_processor_has_no_joules(derived: Results) -> None:
     (meter,) = derived.suite.meters
     table = pl.concat(meter.samples.tables(meter.samples.columns))
     # One of two supplies, and a load on the other.
@@ -440,7 +406,7 @@ def test_a_meter_that_sees_less_than_the_processor_is_not_the_whole(derived: Res
 
 
 @pytest.mark.parametrize(("share", "below"), [(0.5, True), (1.5, False)])
-def test_a_platform_that_counts_less_than_its_packages_has_no_joules(
+def test_a_platform_below_its_packages_has_no_joules(
     derived: Results, share: float, below: bool
 ) -> None:
     def platform(counter: Counter) -> Counter:
@@ -461,18 +427,14 @@ def test_a_platform_that_counts_less_than_its_packages_has_no_joules(
 
 
 def constant(*parts: list[float]) -> tuple[list[tuple[float, float]], float | None]:
-    """Stretches in s of a 10 Hz recording that passes in these parts, and its only value."""
-    watched, begin = Constant("drive"), 0
-    for part in parts:
-        end_ns = (begin + 1 + np.arange(len(part))) * S // 10
-        epoch = np.ones(len(part), np.int64)
-        held = Windows(end_ns - S // 10, end_ns, epoch, {"drive": np.array(part)})
-        watched.take(held)
-        begin += len(part)
-    return [(a / S, b / S) for a, b in watched.stretches()], watched.only_w
+    """Return the stretches in s of a 10 Hz recording in these parts, and its only value."""
+    channel = Constant("drive")
+    for piece in windows_of(parts, "drive", S // 10):
+        channel.take(piece)
+    return [(a / S, b / S) for a, b in channel.stretches()], channel.only_w
 
 
-def test_constant_stretches_of_a_channel() -> None:
+def test_constant_stretches_are_those_within_the_last_digit() -> None:
     noise = list(np.random.default_rng(1).integers(1000, 9000, 100) / 1000)
     flat = [2.0, 2.001, 2.0, 2.0] * 10  # 4 s but for the last digit
     assert constant(noise, flat, noise) == ([(10.0, 14.0)], None)
@@ -484,26 +446,3 @@ def test_constant_stretches_of_a_channel() -> None:
     stretches, only_w = constant(flat, flat)
     assert stretches == [(0.0, 8.0)] and only_w == pytest.approx(2.0005)
     assert constant([0.0] * 30)[1] == 0.0
-
-
-@pytest.mark.parametrize("still", [{"system": 0.0}, {"system": 25.0, "drive": 2.0}])
-def test_the_pages_of_a_meter_that_stands_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: Mapping[str, float]
-) -> None:
-    real = Simulated.all_at
-
-    def stopped(power: Simulated, name: str, at_s: Any) -> Any:
-        """Return a meter's stream, which is long; the truth stays as it is."""
-        if name in still and np.size(at_s) > 100:
-            return still[name] * np.asarray(at_s)
-        return real(power, name, at_s)
-
-    monkeypatch.setattr(Simulated, "all_at", stopped)
-    write_suite(tmp_path / "suite", Options(blocks=2, configurations=("plain", "opal")))
-    built = build.build(tmp_path / "suite")
-    assert built.results is not None
-    assert {("meter0", name) for name in still} == set(
-        standing_components(built.results.all_energy).iter_rows()
-    )
-    assert not set(built.results.summary["component"]) & set(still)
-    assert "stood still" in built.page.read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ def during(remarks: Remarks, start_s: float, end_s: float, log: str = "0") -> li
     return remarks.during(round(start_s * S), round(end_s * S), log, OWN)
 
 
-def test_a_remark_lasts_as_long_as_the_windows_that_bear_it() -> None:
+def test_a_remark_lasts_as_long_as_its_windows() -> None:
     remarks = Remarks.from_samples(
         of_table(table({5: "over-range", 6: "over-range", 12: "over-range"}))
     )
@@ -46,18 +46,18 @@ def test_a_remark_lasts_as_long_as_the_windows_that_bear_it() -> None:
     assert during(remarks, 12, 30) == []
 
 
-def test_what_is_known_otherwise_is_no_remark() -> None:
+def test_gap_restart_and_marker_are_not_remarks() -> None:
     remarks = Remarks.from_samples(of_table(table({3: "gap restart marker", 9: "gap doubtful"})))
     assert during(remarks, 0, 20) == ["doubtful"]
 
 
-def test_a_remark_on_one_channel_stays_with_it() -> None:
+def test_a_remark_applies_only_to_its_channel() -> None:
     remarks = Remarks.from_samples(of_table(table({3: "off-1", 4: "tripped-0 auto-range"})))
     assert during(remarks, 0, 20, "0") == ["auto-range", "tripped"]
     assert during(remarks, 0, 20, "1") == ["auto-range", "off"]
     assert during(remarks, 0, 2.5, "1") == ["off"]
 
 
-def test_records_without_flags_say_nothing() -> None:
+def test_records_without_flags_have_no_remarks() -> None:
     assert during(Remarks.from_samples(of_table(table({}))), 0, 20) == []
     assert during(Remarks.from_samples(samples.NOTHING), 0, 20) == []

@@ -99,7 +99,7 @@ def test_a_hostile_report_is_one_problem_and_no_figure(folder: Path, text: str) 
     assert problem.startswith("1 report(s) of fio") and run in problem
 
 
-def test_a_phase_that_leads_out_of_the_folder_is_not_followed(folder: Path) -> None:
+def test_a_phase_name_that_leaves_the_folder_is_ignored(folder: Path) -> None:
     before = read(folder)
     path = folder / "runs" / min(before.latencies) / "run.json"
     (path.parents[2] / "aside.json").write_text(report(1000))

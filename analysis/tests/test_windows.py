@@ -52,7 +52,7 @@ def windows_of(frame: pl.DataFrame, kind: str, limit_s: float = LIMIT_S) -> wind
     )
 
 
-def test_envelope_finds_the_line_under_late_bunches() -> None:
+def test_the_envelope_is_the_line_under_late_bunches() -> None:
     generator = np.random.default_rng(1)
     x = np.arange(0, 600e9, 50e6)
     delay = generator.exponential(2e6, len(x))
@@ -62,7 +62,7 @@ def test_envelope_finds_the_line_under_late_bunches() -> None:
     assert intercept == pytest.approx(5e6, abs=0.1e6)
 
 
-def test_a_slope_that_no_quartz_has_is_in_doubt_over_a_short_time() -> None:
+def test_an_impossible_slope_over_a_short_time_widens_the_bound() -> None:
     x, y = np.array([0.0, 1e9]), np.array([2e6, 9e6])
     line = clocks.fit_line(x, y, (x, y), 16e6)
     assert (line.intercept_ns, line.slope) == (2e6, 0.0)
@@ -70,7 +70,7 @@ def test_a_slope_that_no_quartz_has_is_in_doubt_over_a_short_time() -> None:
 
 
 @pytest.mark.parametrize("ppm", [600, -1_000, 2_000, -5_000])
-def test_a_clock_that_is_no_quartz_is_followed(ppm: int) -> None:
+def test_a_clock_off_by_more_than_quartz_is_followed(ppm: int) -> None:
     x = np.arange(0, 100e9, 1e8)
     y = ppm * 1e-6 * x + np.random.default_rng(3).uniform(1e6, 16e6, len(x))
     line = clocks.fit_line(x, y, (x, y), 16e6)
@@ -88,7 +88,7 @@ def test_delays_beyond_their_limit_widen_the_bound() -> None:
 
 
 @pytest.mark.parametrize("ppm", [-5_000, 5_000])
-def test_lost_records_of_a_clock_that_is_no_quartz_are_counted(ppm: int) -> None:
+def test_lost_records_of_a_poor_clock_are_counted(ppm: int) -> None:
     generator = np.random.default_rng(8)
     number = np.flatnonzero(generator.uniform(size=2000) > 0.01)
     true_s = number * (1 + ppm * 1e-6)
@@ -100,13 +100,13 @@ def test_lost_records_of_a_clock_that_is_no_quartz_are_counted(ppm: int) -> None
 
 
 @pytest.mark.parametrize(("period_ms", "flags"), [(101, ()), (103, (windows.PERIOD_FLAG,))])
-def test_a_period_that_is_not_the_one_set_is_flagged(period_ms: int, flags: tuple[str]) -> None:
+def test_a_period_other_than_declared_is_flagged(period_ms: int, flags: tuple[str]) -> None:
     device: list[int | None] = [period_ms * k for k in range(1, 101)]
     frame = table([ms / 1e3 + 0.001 for ms in device if ms is not None], device)
     assert windows.fit(samples.of_table(frame), "device", LIMIT_S).flags == flags
 
 
-def test_a_clock_that_wanders_is_followed_and_a_late_quarter_of_an_hour_is_not() -> None:
+def test_a_wandering_clock_is_followed_and_late_records_are_not() -> None:
     generator = np.random.default_rng(2)
     x = np.arange(0, 36_000e9, 1e9)
     wander = 8e6 * np.sin(2 * np.pi * x / 36_000e9)  # rate within ±1.4 ppm
@@ -120,7 +120,7 @@ def test_a_clock_that_wanders_is_followed_and_a_late_quarter_of_an_hour_is_not()
     assert line.bound_ns < 2.5e6
 
 
-def test_the_bound_is_what_the_spread_of_delays_leaves_of_their_limit() -> None:
+def test_the_bound_is_the_limit_less_the_spread_of_delays() -> None:
     x = np.arange(0, 100e9, 1e8)
     steady = clocks.fit_line(x, np.full(len(x), 3e6), (x, np.full(len(x), 3e6)), 16e6)
     assert steady.bound_ns == 16e6
@@ -143,13 +143,13 @@ def test_a_meter_that_restarts_starts_a_new_line() -> None:
     assert np.abs(ends - np.arange(1, 101) * 100_000_000).max() <= 1_000
 
 
-def test_a_record_without_a_time_of_its_own_is_where_it_arrived() -> None:
+def test_a_record_without_device_time_is_placed_by_arrival() -> None:
     device: list[int | None] = [100, None, 300]
     ends = windows_of(table([0.1, 0.215, 0.3], device), "device").end_ns
     assert ends.tolist() == [100_000_000, 215_000_000, 300_000_000]
 
 
-def test_of_a_meter_that_is_asked_the_arrival_is_all_there_is() -> None:
+def test_a_polled_record_is_placed_by_arrival() -> None:
     records = windows_of(table([1.0, 2.5]), "poll")
     assert records.end_ns.tolist() == [S, 2 * S + S // 2]
 
@@ -184,13 +184,13 @@ def test_jitter_of_more_than_a_window_loses_no_record() -> None:
         assert (records.start_ns[1:] == records.end_ns[:-1]).all()
 
 
-def test_a_long_silence_begins_the_numbering_anew() -> None:
+def test_a_long_silence_restarts_the_numbering() -> None:
     arrival = [*np.arange(1, 101), *(np.arange(1, 101) + 700.4)]
     records = windows_of(table([float(t) for t in arrival], window_s=1.0), "index")
     assert np.abs(records.end_ns / 1e9 - arrival).max() < 1e-6
 
 
-def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_give_the_same_result_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     number = np.flatnonzero(generator.uniform(size=3000) > 0.02)
     arrival_s = number * 0.1 + np.maximum.accumulate(generator.uniform(0, 0.01, len(number)))
@@ -248,7 +248,7 @@ def test_a_time_is_placed_by_the_boot_of_the_controller_that_is_nearest() -> Non
     assert clock.models["a"].skew_ppm == 0.0
 
 
-def test_where_the_targets_clock_jumped_it_is_in_doubt() -> None:
+def test_a_jump_of_the_targets_clock_widens_the_bound() -> None:
     def line(at_s: int, ahead_s: int) -> ClockReading:
         sent = at_s * S
         return ClockReading(sent, sent + ahead_s * S, sent + 1000, "a")
@@ -263,7 +263,7 @@ def test_where_the_targets_clock_jumped_it_is_in_doubt() -> None:
     assert bounds_ns[1] == pytest.approx(20 * S, rel=0.01)
 
 
-def test_a_meter_that_says_to_be_late_by_ages_is_in_doubt_and_not_beyond_the_clock() -> None:
+def test_an_enormous_declared_delay_fits_the_clock() -> None:
     records = samples.of_table(table([0.1 * k for k in range(1, 50)]))
     assert windows.fit(records, "index", 1e40).bound_ns <= 1e15
 
@@ -272,7 +272,7 @@ COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 
 
 @pytest.mark.parametrize("lengths", [[70, 250, 3], [100, 100], [1] * 205, [0, 40], []])
-def test_pieces_are_even_and_hold_every_row_in_order(
+def test_pieces_are_even_and_have_every_row_in_order(
     lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samples, "CHUNK_RECORDS", 100)
@@ -288,10 +288,15 @@ def test_the_time_of_a_meter_is_the_same_from_raw_bytes_and_from_the_file(
 ) -> None:
     monkeypatch.setattr(samples, "CHUNK_RECORDS", 333)  # several pieces, as a long suite has
     folder = whole_suite[0] / "meters" / "meter0"
-    kept = samples.of_file(folder / "samples.parquet", ("system", "drive"))
-    made = samples.of_recording(folder)
-    assert kept.records > 1000
-    assert all(a.equals(b) for a, b in zip(kept.tables(COLUMNS), made.tables(COLUMNS), strict=True))
-    a, b = (fit(recording, "device", 0.02).stretches[0].line for recording in (kept, made))
+    from_file = samples.of_file(folder / "samples.parquet", ("system", "drive"))
+    from_bytes = samples.of_recording(folder)
+    assert from_file.records > 1000
+    assert all(
+        a.equals(b)
+        for a, b in zip(from_file.tables(COLUMNS), from_bytes.tables(COLUMNS), strict=True)
+    )
+    a, b = (
+        fit(recording, "device", 0.02).stretches[0].line for recording in (from_file, from_bytes)
+    )
     assert (a.intercept_ns, a.slope, a.bound_ns) == (b.intercept_ns, b.slope, b.bound_ns)
     assert all((x == y).all() for x, y in zip(a.knots, b.knots, strict=True))
