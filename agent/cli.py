@@ -253,9 +253,9 @@ def _quiet(options: argparse.Namespace) -> int:
         planned_quiet = plan.load(suite / "plan.json").quiet if suite else None
         if suite and planned_quiet != plan.read_target(options.target).quiet:
             raise plan.PlanError("services-not-allowed")
-        units = quiet.off(planned_quiet)
+        units = quiet.stop(planned_quiet)
     else:
-        units = quiet.back()
+        units = quiet.restart()
     return _print({"changed": bool(units), "units": units})
 
 

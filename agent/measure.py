@@ -113,7 +113,7 @@ class Bench:
         self._searched: set[str] = set()  # configurations whose partition was searched whole
         self._findings = Findings()
 
-    def missing(self, run: Run) -> list[str]:
+    def reasons_to_skip(self, run: Run) -> list[str]:
         """Return the reasons why configuration or workload cannot run here; empty if they can."""
         started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self._findings = Findings(started_wall=started_wall)

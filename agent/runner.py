@@ -248,7 +248,7 @@ class Suite:
 
     def _attempt(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
         """Make one attempt at a run, from switching to its closing line."""
-        missing = bench.missing(run)
+        missing = bench.reasons_to_skip(run)
         if missing:
             # The workload cannot run on this machine: that says nothing about the machine's health.
             self._void(run, " ".join(missing), bench, journal.SKIPPED)

@@ -96,11 +96,15 @@ class Sampler:
 
         The file is synced.
         """
-        lines = [
-            (reading.t_before_ns, json.dumps({"zone": zone, **_fields(reading)}))
-            for zone, samples in self.readings().items()
-            for reading in samples
-        ]
+        lines: list[tuple[int, str]] = []
+        for zone, samples in self.readings().items():
+            for reading in samples:
+                begun = {"zone": zone, "t_before_ns": reading.t_before_ns}
+                if isinstance(reading, ReadFailure):
+                    end: dict[str, int | str] = {"error": reading.error}
+                else:
+                    end = {"t_after_ns": reading.t_after_ns, "energy_uj": reading.energy_uj}
+                lines.append((reading.t_before_ns, json.dumps(begun | end)))
         lines.sort(key=lambda line: line[0])
         return write_lines(path, (line for _, line in lines))
 
@@ -113,13 +117,3 @@ def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:
 def end_ns(reading: Reading | ReadFailure) -> int:
     """Return when a read had ended, as far as known."""
     return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
-
-
-def _fields(reading: Reading | ReadFailure) -> dict[str, int | str]:
-    if isinstance(reading, ReadFailure):
-        return {"t_before_ns": reading.t_before_ns, "error": reading.error}
-    return {
-        "t_before_ns": reading.t_before_ns,
-        "t_after_ns": reading.t_after_ns,
-        "energy_uj": reading.energy_uj,
-    }

@@ -39,7 +39,7 @@ def errors_of_suite(context: CheckContext) -> Observation | None:
     if current is None:
         return None
     first = context.first("medium_errors", current)
-    return grown(first, current)
+    return growth(first, current)
 
 
 def io_errors(context: CheckContext) -> dict[str, int] | None:
@@ -171,7 +171,7 @@ def _device(context: CheckContext, name: str) -> Path:
     return context.sys / "class/block" / name / "device"
 
 
-def grown(before: dict[str, int], current: dict[str, int]) -> Observation:
+def growth(before: dict[str, int], current: dict[str, int]) -> Observation:
     """Add up by how much counts have grown; a disk without an earlier count adds nothing."""
-    growth = sum(max(0, count - before.get(name, count)) for name, count in current.items())
-    return Observation(growth, growth == 0)
+    total = sum(max(0, count - before.get(name, count)) for name, count in current.items())
+    return Observation(total, total == 0)

@@ -7,7 +7,7 @@ are not settings are left out: `NO_SETTINGS`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -97,25 +97,21 @@ def read(context: CheckContext) -> dict[str, str] | None:
     """
     settings = of_machine(context.sys, context.proc)
     with suppress(FileNotFoundError):  # a machine without block devices
-        for name, label in _devices(context):
-            device = context.sys / "class/block" / name
-            settings |= {f"{label} {key}": value for key, value in of_device(device).items()}
+        blocks = context.sys / "class/block"
+        stack = read_stack(blocks)
+        for disk in context.disks:
+            for name in sorted(stack.over(disk) or {disk}):
+                layer = text(blocks / name / "dm/name") or name.replace(disk, "")
+                label = f"{context.configuration} {layer}"
+                if name == disk:
+                    label = serial_of(context, disk)
+                values = of_device(blocks / name).items()
+                settings |= {f"{label} {key}": value for key, value in values}
     with suppress(FileNotFoundError):
         for mount in mounts(str(context.proc / "self")):
             if mount.where == str(context.mount_point):
                 settings[f"{context.configuration} mount options"] = mount.options
     return settings or None
-
-
-def _devices(context: CheckContext) -> Iterator[tuple[str, str]]:
-    """Yield the disks and the layers on them, as kernel name and label."""
-    blocks = context.sys / "class/block"
-    stack = read_stack(blocks)
-    for disk in context.disks:
-        for name in sorted(stack.over(disk) or {disk}):
-            layer = text(blocks / name / "dm/name") or name.replace(disk, "")
-            label = f"{context.configuration} {layer}"
-            yield name, serial_of(context, disk) if name == disk else label
 
 
 def as_at_first(context: CheckContext) -> Observation | None:

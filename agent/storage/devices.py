@@ -106,7 +106,7 @@ def settle() -> None:
 
 
 @contextmanager
-def held(name: str) -> Iterator[int]:
+def hold(name: str) -> Iterator[int]:
     """Hold a disk, so that udev leaves it alone and its name stays the same.
 
     The lock is that of systemd's "Locking Block Device Access". Another holder has the disk open
@@ -178,7 +178,7 @@ def same_identity(name: str) -> list[str]:
     ]
 
 
-def beside(name: str) -> list[str]:
+def sibling_namespaces(name: str) -> list[str]:
     """Return other namespaces of the NVM subsystem that a disk is one of; empty for other disks.
 
     They share one security subsystem: owning, locking or reverting one affects all. Namespaces that
@@ -327,13 +327,11 @@ def wait_for_luks_lock(path: str) -> str:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return ""
         if time.monotonic() > deadline:
-            return ", ".join(sorted(_users_of_file(file))) or "a program"
+            users = []
+            for process in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    if any(link.readlink() == file for link in (process / "fd").iterdir()):
+                        users.append(command_name(process))
+            return ", ".join(sorted(users)) or "a program"
         time.sleep(0.2)
     return ""
-
-
-def _users_of_file(file: Path) -> Iterator[str]:
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if any(link.readlink() == file for link in (process / "fd").iterdir()):
-                yield command_name(process)

@@ -82,7 +82,7 @@ def _written(facts: DiskFacts) -> int | None:
     return life.written_bytes if life else None
 
 
-def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
+def record_contents(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
     """Record that the present contents of the disk are ours, and may become blank."""
     _change(place, disk, edges=facts.edges, samples=facts.samples)
 

@@ -215,7 +215,7 @@ def gather(disk: Disk) -> DiskFacts:
         return DiskFacts(given_away=tuple(devices.given_away()))
     with ExitStack() as stack:
         with suppress(OSError):  # reading it will say what is wrong
-            stack.enter_context(devices.held(name))
+            stack.enter_context(devices.hold(name))
         return _gather(disk, name)
 
 
@@ -226,7 +226,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
     read_error = locked_read(path, 0)
     opal, opal_error, discovery = None, None, opal_ioctl.SILENT
     try:
-        opal = opal_ioctl.offered(path)
+        opal = opal_ioctl.find_status(path)
         discovery = opal_ioctl.discover(path) if opal else discovery
     except opal_ioctl.OpalError as error:
         opal, opal_error = None, str(error)
@@ -252,7 +252,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
         diskseq=devices.diskseq(name) if is_whole else 0,
         uses=tuple(disk_uses),
         same_identity=tuple(devices.same_identity(name)) if is_whole else (),
-        beside=tuple(devices.beside(name)) if is_whole else (),
+        beside=tuple(devices.sibling_namespaces(name)) if is_whole else (),
         # A table that can be seen but not read is one all the same.
         table="gpt" if table else next((t for t in types if t in _TABLES), None),
         table_uuid=table.id if table else "",
@@ -311,7 +311,7 @@ def _unknown(path: str, edges: tuple[bytes, bytes], offsets: tuple[int, ...]) ->
 
     Empty if nothing.
     """
-    names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.named(path, offsets)]
+    names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.find_types(path, offsets)]
     if names:
         return f"{', '.join(names)} without a partition table"
     clauses = [

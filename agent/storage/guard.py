@@ -64,7 +64,9 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Proble
         return [refusal("absent", disk, facts)]
     allowed = erase and given_up(disk, facts)
     problems = [*_identity(disk, facts), *_in_use(disk, facts), *_hidden(disk, facts)]
-    return problems + ([] if allowed or facts.read_error or facts.stale else foreign(disk, facts))
+    return problems + (
+        [] if allowed or facts.read_error or facts.stale else foreign_refusals(disk, facts)
+    )
 
 
 def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
@@ -78,8 +80,8 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Problem]:
     if facts.opal_error is not None:
         return [*problems, *_hidden(disk, facts)]
     if facts.read_error is None and not facts.shadowed and not given_up(disk, facts):
-        problems += foreign(disk, facts)
-    return [*problems, *shared(disk, facts)]
+        problems += foreign_refusals(disk, facts)
+    return [*problems, *shared_refusals(disk, facts)]
 
 
 def given_up(disk: Disk, facts: DiskFacts) -> bool:
@@ -92,28 +94,28 @@ def given_up(disk: Disk, facts: DiskFacts) -> bool:
     return disk.erase is not None and disk.erase_digits in ("", facts.print)
 
 
-def shared(disk: Disk, facts: DiskFacts) -> list[Problem]:
+def shared_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Refuse to own or revert a drive with other namespaces, which would be affected as well."""
     if not facts.beside:
         return []
     return [refusal("shared", disk, facts, beside=", ".join(facts.beside))]
 
 
-def blocked(disk: Disk, facts: DiskFacts) -> list[Problem]:
+def blocked_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Refuse a drive that reports that it cannot be taken now."""
     if facts.sid is None or not facts.sid.blocked or facts.owned:
         return []
     return [refusal("blocked", disk, facts)]
 
 
-def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
+def silent_refusals(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
     """Refuse a disk that no longer shows Opal; `owned`: we made it lock, or were about to."""
     if facts.path is None or facts.opal is not None or facts.opal_error or not owned:
         return []
     return [refusal("silent", disk, facts)]
 
 
-def hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
+def hidden_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Return the reasons why it is unknown whether the disk is ours; empty if it is known."""
     return [] if facts.path is None or facts.stale else _hidden(disk, facts)
 
@@ -158,7 +160,7 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[Problem]:
     return [refusal("stale", disk, facts)] if facts.stale else []
 
 
-def foreign(disk: Disk, facts: DiskFacts) -> list[Problem]:
+def foreign_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Refuse a disk with contents that are not ours.
 
     Only `erase` in the inventory permits losing them.
@@ -220,7 +222,7 @@ def holding(disk: Disk) -> Iterator[None]:
     with ExitStack() as stack:
         name = devices.kernel_name(disk.by_id)
         try:
-            stack.enter_context(devices.held(name or ""))
+            stack.enter_context(devices.hold(name or ""))
         except OSError:
             name = None
         if name is None or devices.kernel_name(disk.by_id) != name:

@@ -82,7 +82,7 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
     elif disk_records.left_by_us(disk, facts):
         contents = "what an earlier teardown of this testbed left, and nothing else"
     else:
-        contents = "; ".join(map(guard.reason, guard.foreign(disk, facts)))
+        contents = "; ".join(map(guard.reason, guard.foreign_refusals(disk, facts)))
     uses = [f"{use.device} {use.how}" for use in facts.uses]
     has_words = facts.opal or facts.opal_error or carries_opal(spec, disk.role)
     parts = [contents, *uses, *([opal_in_words(facts)] if has_words else [])]
@@ -125,7 +125,7 @@ def would(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> list[str]:
     steps = []
     ready = layout.ready(disk, facts, spec.extent)
     if not ready:
-        erased = guard.foreign(disk, facts)
+        erased = guard.foreign_refusals(disk, facts)
         if disk_records.left_by_us(disk, facts):
             steps.append("blank what our own teardown left on it")
         elif erased:

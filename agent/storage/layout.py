@@ -121,7 +121,7 @@ def partition_bytes(extent: Extent) -> int:
     return extent.offset_bytes + extent.size_bytes
 
 
-def fits(disk: Disk, extent: Extent) -> Problem | None:
+def extent_refusal(disk: Disk, extent: Extent) -> Problem | None:
     """Return the reason why the extent does not fit on this disk; None if it does."""
     if extent.offset_bytes != DATA_OFFSET_BYTES:
         begin = {"found": extent.offset_bytes, "wanted": DATA_OFFSET_BYTES}
@@ -164,7 +164,11 @@ def matches(partition: Partition, extent: Extent) -> bool:
 def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
     """Return whether the disk is laid out for this extent and holds nothing to be erased."""
     partition = facts.partition
-    return partition is not None and matches(partition, extent) and not guard.foreign(disk, facts)
+    return (
+        partition is not None
+        and matches(partition, extent)
+        and not guard.foreign_refusals(disk, facts)
+    )
 
 
 def script(disk: Disk, extent: Extent) -> str:
@@ -271,7 +275,7 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
     before = with_contents(replace(facts, read_error=None))
     if before.read_error is not None:
         raise LayoutError("unreadable", error=before.read_error, **named)
-    disk_records.leave(disk, before)
+    disk_records.record_contents(disk, before)
     try:
         devices.zero(named["path"], facts.diskseq, [*extents, (0, START_BYTES)])
     except OSError as error:

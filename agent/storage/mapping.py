@@ -43,7 +43,7 @@ class HeldError(AgentError):
     WORDINGS = wordings_of("agent/storage", "HeldError")
 
 
-def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
+def tables(mappings: Iterable[str]) -> dict[str, list[str]]:
     """Return the table lines of these mappings, by name.
 
     dmsetup shows dm-crypt's keys as zeros, but not dm-inlinecrypt's.
@@ -155,7 +155,7 @@ def _numbers() -> dict[str, str]:
     return {name: f"dm-{minor}" for name, _, minor in lines if name}
 
 
-def strangers(disks: Collection[str]) -> list[str]:
+def list_foreign(disks: Collection[str]) -> list[str]:
     """List mappings with our names on other disks than these, which are not ours.
 
     `disks` are kernel names. Our mapping on a disk that was unplugged has no disk that the kernel
@@ -254,20 +254,6 @@ def kernel_name() -> str:
     return path.resolve().name if path.exists() else ""
 
 
-def _revive() -> None:
-    """Let a suspended mapping answer with errors, or its users would wait for ever.
-
-    A locked range answers with errors already; a crypt target without its key does not resume.
-    """
-    name = kernel_name()
-    if not name or system_text.read(BLOCK / name / "dm" / "suspended").strip() != "1":
-        return
-    try:
-        run(["dmsetup", "resume", MAPPING])
-    except CommandError:
-        run([*_WIPE, MAPPING])
-
-
 def uuid(kernel: str) -> str:
     """Return the mapping's UUID, which shows who made it; empty without a table."""
     return system_text.read(BLOCK / kernel / "dm" / "uuid").strip() if kernel else ""
@@ -300,7 +286,14 @@ def release() -> None:
     A file system that a backup froze cannot be unmounted, and programs would end without their
     pages in swap. The service's sandbox forbids swapoff: there swap is treated as any other holder.
     """
-    _revive()
+    name = kernel_name()
+    # A suspended mapping would let its users wait for ever. A locked range answers with errors
+    # already; a crypt target without its key does not resume.
+    if name and system_text.read(BLOCK / name / "dm" / "suspended").strip() == "1":
+        try:
+            run(["dmsetup", "resume", MAPPING])
+        except CommandError:
+            run([*_WIPE, MAPPING])
     kernel_names = [kernel for kernel in devices().values() if kernel]
     for process, folder in _mounted_anywhere(kernel_names):
         with suppress(OSError), opened(f"/proc/{process}/root{folder}", os.O_RDONLY) as fd:

@@ -108,7 +108,7 @@ def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None
     None if the disk has no Opal or locking is not enabled. Raises AgentError if the drive does not
     take our PIN.
     """
-    status = opal_ioctl.offered(place.partition)
+    status = opal_ioctl.find_status(place.partition)
     if status is None or not status.locking_enabled:
         return None
     return opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
@@ -317,7 +317,7 @@ class OpalFindings:
 
 def findings(place: Place, secrets: Secrets, evidence: Evidence) -> OpalFindings | None:
     """Return Opal's part of a proof; None where the disk has no Opal."""
-    status = opal_ioctl.offered(place.partition)
+    status = opal_ioctl.find_status(place.partition)
     if status is None:
         return None
     locking_range = range_found(place, secrets)

@@ -216,7 +216,7 @@ def status(device: str) -> Status:
     return reported
 
 
-def offered(device: str) -> Status | None:
+def find_status(device: str) -> Status | None:
     """Return the Opal status; None for an ordinary disk, or a kernel without Opal.
 
     Raises OpalError if the drive does not answer.

@@ -65,7 +65,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Found:
+class Observed:
     """The observed state: mappings, LUKS2 metadata, Opal, TrueCrypt's header, the probe."""
 
     layers: Sequence[Layer]
@@ -146,7 +146,7 @@ def planned(place: Place, expectation: Expectation, discards: bool = False) -> P
     )
 
 
-def mismatches(plan: Planned, findings: Found) -> list[Problem]:
+def mismatches(plan: Planned, findings: Observed) -> list[Problem]:
     """Compare findings with the plan; return every difference, none if it is proven."""
     expectation = plan.expectation
     differing = _layer_mismatches(expectation.layers, findings.layers)
@@ -279,7 +279,7 @@ def prove(
     place, configuration = entered.place, entered.configuration
     expectation = entered.kind.expectation(place, configuration)
     mappings = mapping.devices()
-    lines = mapping.texts(mappings)
+    lines = mapping.tables(mappings)
     os.sync()
     asked = ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", str(folder)]
     luks = None
@@ -287,7 +287,7 @@ def prove(
         with suppress(CommandError):
             luks = opal.luks_header(place.partition)
     mount_options = run(asked).out.strip()
-    findings = Found(
+    findings = Observed(
         layers=mapping.layers(mappings, lines),
         luks=luks,
         opal=opal.findings(place, secrets, entered.evidence),

@@ -81,10 +81,10 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> l
     No PIN is tried.
     """
     reasons = guard.refusals(_given_up(disk, facts), facts)
-    if reason := layout.fits(disk, spec.extent):
+    if reason := layout.extent_refusal(disk, spec.extent):
         reasons.append(reason)
     if carries_opal(spec, disk.role):
-        reasons += guard.shared(disk, facts) + guard.blocked(disk, facts)
+        reasons += guard.shared_refusals(disk, facts) + guard.blocked_refusals(disk, facts)
         reasons += layout.unfit_for_opal(disk, facts, spec.extent)
         if facts.path and facts.opal is None and facts.opal_error is None:
             reasons.append(_no_opal(disk, facts))
@@ -143,7 +143,7 @@ def teardown(
         reasons += _reasons_not_to_clear(disk, states[role], by_psid=psid_revert == disk.serial)
         if states[role].partition is not None:
             owned = carries_opal(spec, role) or _locks(states[role])
-            reasons += guard.silent(disk, states[role], owned=owned)
+            reasons += guard.silent_refusals(disk, states[role], owned=owned)
     if reasons:
         raise GuardError(*reasons)
     own_roles = [role for role in spec.disks if states[role].partition]
@@ -168,9 +168,9 @@ def _reasons_not_to_clear(disk: Disk, facts: DiskFacts, *, by_psid: bool) -> lis
         return guard.refusals_to_revert(disk, facts)
     if facts.partition is not None or facts.taking:
         reasons = guard.refusals(_given_up(disk, facts), facts)
-        return reasons + (guard.shared(disk, facts) if facts.owned or facts.taking else [])
+        return reasons + (guard.shared_refusals(disk, facts) if facts.owned or facts.taking else [])
     # Not ours, so not to be cleared; but ours may be behind a lock or a shadow.
-    return guard.hidden(disk, facts)
+    return guard.hidden_refusals(disk, facts)
 
 
 def _give_back(
@@ -261,7 +261,7 @@ def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         return []
     if not dry:
         layout.write(_given_up(disk, facts), spec.extent, facts)
-    erased = guard.foreign(disk, facts) and not disk_records.left_by_us(disk, facts)
+    erased = guard.foreign_refusals(disk, facts) and not disk_records.left_by_us(disk, facts)
     if dry:
         verb = "would erase and partition" if erased else "would partition"
     else:

@@ -132,7 +132,7 @@ def _little(data: bytes, offset: int, length: int) -> int:
     return int.from_bytes(data[offset : offset + length], "little")
 
 
-def named(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:
+def find_types(path: str, offsets: Iterable[int]) -> list[tuple[str, int]]:
     """Return (type, offset in bytes) of what libblkid knows at the usual starts with data."""
     names = []
     for start in without_table(offsets)[:_NAMED]:

@@ -169,7 +169,7 @@ class Stack:
         errors: list[Exception] = []
         try:
             names = (devices.kernel_name(disk.by_id) for disk in self.spec.disks.values())
-            foreign_mappings = self._mapper.strangers({name for name in names if name})
+            foreign_mappings = self._mapper.list_foreign({name for name in names if name})
         except Exception as error:  # noqa: BLE001 - raised below
             foreign_mappings, errors = [], [error]
         if foreign_mappings:
@@ -310,7 +310,7 @@ class Stack:
         errors: list[AgentError] = []
         for place in self._locking():
             try:
-                if opal_ioctl.offered(place.partition) is None:
+                if opal_ioctl.find_status(place.partition) is None:
                     raise opal_ioctl.OpalError("no-opal", by_id=place.disk.by_id)
                 opal.relock(place, self.secrets)
             except AgentError as error:

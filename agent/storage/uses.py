@@ -345,7 +345,7 @@ def openers(disk: str) -> list[Use]:
 
     Virtual machines and databases do, also by its generic device (ng, sg, bsg), which is no block
     device. Tools look at a disk for moments, so a user counts if it is seen three times; udev,
-    which may look for longer on a busy machine, is kept away by `devices.held`.
+    which may look for longer on a busy machine, is kept away by `devices.hold`.
     """
     device = BLOCK / disk / "device"
     files = {BLOCK / name / "dev": stat.S_IFBLK for name in (disk, *devices.partitions(disk))}

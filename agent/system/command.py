@@ -101,7 +101,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
-            pass_fds=lock.held(),
+            pass_fds=lock.descriptors(),
         ) as process:
             try:
                 out, err = _communicate(process, stdin, timeout_s, progress, _name(argv))

@@ -77,7 +77,7 @@ def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
         os.close(fd)
 
 
-def held() -> tuple[int, ...]:
+def descriptors() -> tuple[int, ...]:
     """Return descriptors that hold the disks.
 
     Programs that write the disks inherit them, so that one that outlives a killed agent still keeps

@@ -140,7 +140,7 @@ def _of_user(systemctl: str, uid: str) -> list[str]:
     return ["runuser", "-u", name, "--", "env", place, systemctl, "--user"]
 
 
-def off(
+def stop(
     quiet: Quiet | None = None,
     systemctl: str = "systemctl",
     path: Path = REMEMBERED,
@@ -169,12 +169,12 @@ def off(
     return sorted(units)
 
 
-def back(
+def restart(
     systemctl: str = "systemctl",
     path: Path = REMEMBERED,
     processor: frequency.Processor | None = None,
 ) -> list[str]:
-    """Start again what `off` stopped, whoever called it, and set the processor as it was.
+    """Start again what `stop` stopped, whoever called it, and set the processor as it was.
 
     Returns the units. Raises CommandError if the processor could not be set, after all other steps.
     """

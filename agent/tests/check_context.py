@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent.checks import Inspection, Memory
 from agent.checks.context import CheckContext
 from contract.tests import programs
 
@@ -122,6 +123,16 @@ class Patience:
         self.now_s += seconds
         if self._acts:
             self._acts.pop(0)()
+
+
+def inspect_before(
+    place: Machine, memory: Memory, *acts: Callable[[], None]
+) -> tuple[Inspection, list[str], float]:
+    """Inspect before a run; return the reasons and seconds of waits. Each sleep makes an act."""
+    patience, reasons = Patience(*acts), list[str]()
+    inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
+    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
+    return inspection, reasons, patience.now_s
 
 
 def not_none(value: Value | None) -> Value:

@@ -8,6 +8,7 @@ import pytest
 
 from agent import measure
 from agent.tests.builders import LoopDisks
+from agent.tests.check_context import Machine, build
 from agent.tests.guest import Target
 from agent.tests.suite_lab import Lab, blocks_document
 
@@ -33,6 +34,12 @@ def one_block(suite: Lab) -> Lab:
     """Four runs, each tried three times, and a plan that other processes read."""
     suite.change(**blocks_document(), attempts=3)
     return suite
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Machine:
+    """Provide a machine of files on which every check passes."""
+    return build(tmp_path)
 
 
 @pytest.fixture

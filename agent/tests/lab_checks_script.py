@@ -66,7 +66,7 @@ def active_units() -> list[str]:
 def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     """Everything that was seen, by what was done."""
     trial = Trial(folder, disks)
-    quieted = {"stopped": quiet.off(), "left": active_units()}
+    quieted = {"stopped": quiet.stop(), "left": active_units()}
     try:
         findings = {"calm": trial.run()}
         SENSOR.write_text("60000")
@@ -79,7 +79,7 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
         )
     finally:
         SENSOR.write_text("45000")
-        quieted["started"] = quiet.back()
+        quieted["started"] = quiet.restart()
     quieted["after"] = active_units()
     health = [[h.serial, h.passed, h.errors] for h in trial.context.health.values()]
     return {"seen": findings, "said": trial.said, "quiet": quieted, "health": health}

@@ -45,12 +45,6 @@ def test_restarts_of_the_agent_do_not_add_attempts(one_block: Lab) -> None:
     assert one_block.states_of(1).count("void") == 6
 
 
-def test_a_workload_that_cannot_run_here_is_not_tried_again(one_block: Lab) -> None:
-    one_block.reasons["file_io"] = ["install it."]
-    assert one_block.execute() == 0
-    assert one_block.states_of(1) == one_block.states_of(3) == ["void"]
-
-
 def test_a_hanging_run_is_void_and_its_programs_are_killed(one_block: Lab) -> None:
     one_block.change(run_limit_s=0.5, attempts=1)
     pids = one_block.folder.parent / "pids"

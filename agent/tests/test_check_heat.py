@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from agent.checks import Inspection, Memory, processor
-from agent.tests.check_context import Machine, Patience, build
+from agent.checks import Memory, processor
+from agent.tests.check_context import Machine, inspect_before
 from contract.examination import Finding
 
 ZONE = "sys/class/thermal/thermal_zone1/temp"
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Machine:
-    return build(tmp_path)
 
 
 def _first(place: Machine) -> float:
@@ -24,10 +19,8 @@ def _first(place: Machine) -> float:
     return float(json.loads(text)["temperature_c"])
 
 
-def _before(place: Machine, patience: Patience) -> tuple[list[str], Finding]:
-    reasons: list[str] = []
-    inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
+def _before(place: Machine, *acts: Callable[[], None]) -> tuple[list[str], Finding]:
+    inspection, reasons, _ = inspect_before(place, Memory(), *acts)
     (finding,) = (f for f in inspection.findings if f.name == "temperature")
     return reasons, finding
 
@@ -61,18 +54,18 @@ def test_a_broken_sensor_gives_no_temperature(place: Machine) -> None:
 
 
 def test_the_first_temperature_is_stored_for_the_whole_suite(place: Machine) -> None:
-    reasons, finding = _before(place, Patience())
+    reasons, finding = _before(place)
     assert (reasons, finding.value, _first(place)) == ([], 45.0, 45.0)
     place.write(ZONE, "47900")
-    assert _before(place, Patience())[1].ok
+    assert _before(place)[1].ok
     assert _first(place) == 45.0
 
 
 def test_a_hot_machine_is_waited_for_until_it_is_cool(place: Machine) -> None:
-    _before(place, Patience())
+    _before(place)
     place.write(ZONE, "60000")
-    cooling = Patience(lambda: place.write(ZONE, "50000"), lambda: place.write(ZONE, "47000"))
-    reasons, finding = _before(place, cooling)
+    cooling = (lambda: place.write(ZONE, "50000"), lambda: place.write(ZONE, "47000"))
+    reasons, finding = _before(place, *cooling)
     assert reasons == [
         "temperature: the machine is warmer than at the suite's first reading "
         "(60.0 °C, 45.0 °C ± 3 °C wanted)"
@@ -81,9 +74,9 @@ def test_a_hot_machine_is_waited_for_until_it_is_cool(place: Machine) -> None:
 
 
 def test_lasting_heat_is_a_warning(place: Machine) -> None:
-    _before(place, Patience())
+    _before(place)
     place.write(ZONE, "60000")
-    reasons, finding = _before(place, Patience())
+    reasons, finding = _before(place)
     assert len(reasons) == 1
     assert (finding.ok, finding.severity, finding.waited_s) == (False, "warning", 180.0)
 
@@ -92,10 +85,10 @@ def test_a_cold_machine_is_made_to_work_and_the_finding_says_so(
     place: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "BUSY_S", 0.05)
-    _before(place, Patience())
+    _before(place)
     place.write(ZONE, "30000")
     patient = [lambda: None] * 3
-    reasons, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
+    reasons, finding = _before(place, *patient, lambda: place.write(ZONE, "44000"))
     assert reasons[0].startswith("temperature: the machine is colder")
     assert finding.ok
     assert finding.helped == "a short load was used to warm it up"
@@ -103,7 +96,7 @@ def test_a_cold_machine_is_made_to_work_and_the_finding_says_so(
 
 
 def test_a_hot_machine_is_not_made_to_work(place: Machine) -> None:
-    _before(place, Patience())
+    _before(place)
     place.write(ZONE, "60000")
     assert not processor.warm_up(place.context, waited_s=1000.0)
     place.write(ZONE, "30000")

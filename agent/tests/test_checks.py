@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from agent.checks import (
     smart,
 )
 from agent.system import lock
-from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
+from agent.tests.check_context import DISK, FILES, SMART, Machine, inspect_before, program
 from contract import strict_json
 from contract.disks import Lifetime
 from contract.documents import RunDisks
@@ -37,11 +38,6 @@ QUEUE = f"sys/class/block/{DISK}/queue"
 DEVICE = f"sys/class/block/{DISK}/device"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 Fault = Callable[[Machine], Machine | None]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Machine:
-    return build(tmp_path)
 
 
 def _smart(**log: int) -> str:
@@ -127,22 +123,12 @@ ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clo
 ALWAYS |= {"stolen-time", "disk-link"}
 
 
-def _waited(
-    place: Machine, memory: Memory, *acts: Callable[[], None]
-) -> tuple[Inspection, list[str], float]:
-    """Inspect before a run; for what was waited, and how long. At each sleep comes the next act."""
-    patience, reasons = Patience(*acts), list[str]()
-    inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
-    inspection.before(lambda cause, why: reasons.append(f"{cause}: {why}"))
-    return inspection, reasons, patience.now_s
-
-
 def _inspect(
     place: Machine,
     between: Callable[[], object] = lambda: None,
     memory: Memory | None = None,
 ) -> list[Finding]:
-    inspection, *_ = _waited(place, memory or Memory())
+    inspection, *_ = inspect_before(place, memory or Memory())
     between()
     inspection.after()
     return inspection.findings
@@ -282,7 +268,7 @@ def test_disks_are_read_once_a_run_and_errors_between_runs_are_found(
 
 def test_the_state_of_disks_is_recorded_before_and_after_a_run(place: Machine) -> None:
     """What data/README.md says of `disks` in run.json."""
-    inspection, *_ = _waited(place, Memory())
+    inspection, *_ = inspect_before(place, Memory())
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
     place.write(f"{Path(DEVICE).parent}/stat", "9 0 9 9 9 0 3 9 0 9 9 0 0 0 0")
     inspection.after()
@@ -421,7 +407,9 @@ def test_an_unreadable_value_fails_its_check_only(place: Machine) -> None:
 def test_a_lease_is_waited_for_and_reported_once(place: Machine) -> None:
     _held(place)
     lease = place.root / "run" / "hold.json"
-    inspection, reasons, _ = _waited(place, Memory(), lambda: None, lambda: None, lease.unlink)
+    inspection, reasons, _ = inspect_before(
+        place, Memory(), lambda: None, lambda: None, lease.unlink
+    )
     assert reasons == ["held: the meter is silent"]
     held = inspection.findings[0]
     assert held.ok
@@ -432,15 +420,15 @@ def test_a_new_reason_for_waiting_is_reported_too(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
     lock.take("one", 60, lease)
     acts = (lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
-    _, reasons, _ = _waited(place, Memory(), *acts)
+    _, reasons, _ = inspect_before(place, Memory(), *acts)
     assert reasons == ["held: one", "held: another"]
 
 
 def test_waits_in_vain_get_shorter_until_one_succeeds(place: Machine) -> None:
     place = place.with_scene(load_limit=-1.0)
     memory = Memory()
-    assert [_waited(place, memory)[2] for _ in range(3)] == [180, 90, 50]  # whole polls
-    _waited(place.with_scene(load_limit=9.0), memory)
+    assert [inspect_before(place, memory)[2] for _ in range(3)] == [180, 90, 50]  # whole polls
+    inspect_before(place.with_scene(load_limit=9.0), memory)
     assert memory.given_up["load"] == 0
 
 
@@ -448,7 +436,7 @@ def test_waits_for_a_blocker_do_not_get_shorter(place: Machine) -> None:
     full = place.with_scene(min_free_bytes=2**62)
     memory = Memory()
     for _ in range(2):
-        inspection, _, waited_s = _waited(full, memory)
+        inspection, _, waited_s = inspect_before(full, memory)
         assert waited_s == 3600
         assert blockers(inspection.findings)
 
@@ -509,3 +497,20 @@ def test_docs_checks_md_is_up_to_date() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
         "run: python -m validation.checks_page >docs/checks.md"
     )
+
+
+def test_an_overwritten_kernel_record_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: Iterator[bytes | OSError] = iter(
+        [OSError(errno.EPIPE, ""), b"4,9,5,-;odd\n", BlockingIOError()]
+    )
+
+    def read(_fd: int, _size: int) -> bytes:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", read)
+        lines = kernel_log.read(Path("/dev/null"))
+    assert [line.text for line in lines or ()] == ["odd"]

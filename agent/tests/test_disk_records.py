@@ -55,6 +55,7 @@ def test_data_without_a_record_is_not_ours(place: Path) -> None:
         ({}, True),
         ({"diskseq": 99}, True),  # after a restart
         ({"edges": (A, ZEROS)}, True),  # half blanked
+        ({"opal": None}, True),  # by a teardown of a plain disk
         ({"edges": (C, B)}, False),
         ({"edges": (A, C)}, False),
         ({"samples": ("1", "", "")}, True),
@@ -67,7 +68,7 @@ def test_data_without_a_record_is_not_ours(place: Path) -> None:
 def test_only_recorded_contents_are_ours_after_a_revert(
     place: Path, changes: dict[str, Any], is_ours: bool
 ) -> None:
-    disk_records.leave(DISK, LEFT, place)
+    disk_records.record_contents(DISK, LEFT, place)
     assert disk_records.left_by_us(DISK, replace(LEFT, **changes), place) == is_ours
 
 
@@ -122,13 +123,13 @@ def test_a_finished_revert_is_recorded_until_its_cleanup(
     assert not disk_records.left_by_us(DISK, replace(again, discovery=taken), place)
     life = Lifetime(1_024_000)
     assert not disk_records.left_by_us(DISK, again, place)
-    disk_records.leave(DISK, LEFT, place)
+    disk_records.record_contents(DISK, LEFT, place)
     assert not disk_records.reverted(DISK, place)
 
 
 def test_parts_of_a_record_are_dropped_separately(place: Path) -> None:
     disk_records.begin_taking(DISK, place)
-    disk_records.leave(DISK, LEFT, place)
+    disk_records.record_contents(DISK, LEFT, place)
     disk_records.forget_contents(DISK, place)
     assert disk_records.taking(DISK, place)
     assert not disk_records.left_by_us(DISK, LEFT, place)
@@ -136,18 +137,12 @@ def test_parts_of_a_record_are_dropped_separately(place: Path) -> None:
     assert not disk_records.taking(DISK, place)
 
 
-def test_a_teardown_of_a_plain_disk_is_recorded(place: Path) -> None:
-    plain = replace(LEFT, opal=None)
-    disk_records.leave(DISK, plain, place)
-    assert disk_records.left_by_us(DISK, plain, place)
-
-
 def test_forgetting_a_record_keeps_other_disks(place: Path) -> None:
     other, other_facts = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
     disk_records.forget(DISK, place)
     assert not place.exists()
-    disk_records.leave(DISK, LEFT, place)
-    disk_records.leave(other, other_facts, place)
+    disk_records.record_contents(DISK, LEFT, place)
+    disk_records.record_contents(other, other_facts, place)
     disk_records.forget(DISK, place)
     assert not disk_records.left_by_us(DISK, LEFT, place)
     assert disk_records.left_by_us(other, other_facts, place)

@@ -366,7 +366,7 @@ EXTENTS: list[tuple[Extent, str | None, dict[str, int]]] = [
 def test_an_extent_that_cannot_be_laid_out_is_refused(
     extent: Extent, code: str | None, facts: dict[str, int]
 ) -> None:
-    refusal = layout.fits(DISK, extent)
+    refusal = layout.extent_refusal(DISK, extent)
     assert (refusal and refusal.code) == code
     assert facts.items() <= (refusal.facts.items() if refusal else {}.items())
 

@@ -89,7 +89,7 @@ def test_a_tcg_status_has_its_code(answers: Answers, status: int, cause: str) ->
 def test_a_refusing_kernel_and_a_missing_device_have_codes(tmp_path: Path) -> None:
     error = _raised(lambda: opal_ioctl.status(DEVICE))
     assert (error.code, error.facts["error"]) == ("kernel", "Inappropriate ioctl for device")
-    assert opal_ioctl.offered(DEVICE) is None
+    assert opal_ioctl.find_status(DEVICE) is None
     assert _raised(lambda: opal_ioctl.status(str(tmp_path / "none"))).code == "not-opened"
 
 
@@ -106,14 +106,14 @@ def test_a_missing_answer_is_neither_refusal_nor_denial(
 
     answers(0)
     monkeypatch.setattr("agent.storage.opal_ioctl.fcntl.ioctl", ioctl)
-    asked = [opal_ioctl.status, opal_ioctl.offered, opal_ioctl.discover]
+    asked = [opal_ioctl.status, opal_ioctl.find_status, opal_ioctl.discover]
     tried: list[Callable[[str], object]] = [
         lambda device: opal_ioctl.take(device, b"pin"),
         lambda device: opal_ioctl.revert(device, b"pin"),
         lambda device: opal.take(device, SECRETS, None),
     ]
     if returned == "EINVAL":  # so an old kernel answers these; to the others it is an empty answer
-        assert opal_ioctl.offered(DEVICE) is None
+        assert opal_ioctl.find_status(DEVICE) is None
         assert opal_ioctl.discover(DEVICE) == SILENT
         asked = []
     for do in [*asked, *(tried if returned != "nothing" else [])]:

@@ -170,7 +170,7 @@ def test_only_the_targets_services_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     off = MagicMock(return_value=[])
-    monkeypatch.setattr(quiet, "off", off)
+    monkeypatch.setattr(quiet, "stop", off)
     (tmp_path / "target.json").write_text(json.dumps(TARGET), encoding="utf-8")
     words = ["quiet", "off", "--suite-dir", str(tmp_path), "--target"]
     for stop, status in ((["timers"], 0), (["timers", "desktop"], 1)):

@@ -113,7 +113,13 @@ def test_used_disks_are_preconditioned_once_before_the_first_configuration(
     assert set(lab.last().values()) == {"finished"}
 
 
-def test_fio_writes_only_the_extent(lab: Lab, fio: Fio) -> None:
+@pytest.mark.parametrize(
+    ("access", "written"), [("sequential", ("write", "131072")), ("random", ("randwrite", "4096"))]
+)
+def test_fio_writes_only_the_extent(
+    lab: Lab, fio: Fio, access: str, written: tuple[str, str]
+) -> None:
+    lab.plan = planned(access=access)
     fio.at(*[100] * 7)
     assert lab.execute() == 0
     for options in fio.told:
@@ -121,18 +127,11 @@ def test_fio_writes_only_the_extent(lab: Lab, fio: Fio) -> None:
         assert where == ["/dev/sdx1", str(2**24), str(2**30)]
         assert options["allow_file_create"] == "0"
         assert options["direct"] == options["refill_buffers"] == "1"
-        assert (options["rw"], options["bs"]) == ("write", "131072")
         assert "io_size" not in options and "loops" not in options and "time_based" not in options
     assert [options.get("runtime") for options in fio.told] == [None, None, *["60000ms"] * 5]
     assert len({options["randseed"] for options in fio.told}) == 7
-
-
-def test_the_rounds_may_be_of_random_writes(lab: Lab, fio: Fio) -> None:
-    lab.plan = planned(access="random")
-    fio.at(*[100] * 7)
-    assert lab.execute() == 0
     accesses = [(options["rw"], options["bs"]) for options in fio.told]
-    assert accesses == [("write", "131072")] * 2 + [("randwrite", "4096")] * 5
+    assert accesses == [("write", "131072")] * 2 + [written] * 5
 
 
 def test_an_unsettled_disk_is_reported_and_the_suite_continues(lab: Lab, fio: Fio) -> None:

@@ -15,7 +15,7 @@ from agent.storage.layout import DiscardFindings
 from agent.storage.opal import LuksHeader, LuksIntegrity, LuksSegment, OpalFindings
 from agent.storage.opal_ioctl import RangeStatus
 from agent.storage.plaintext_probe import Probe
-from agent.storage.proof import MISMATCHES, Found, Planned
+from agent.storage.proof import MISMATCHES, Observed, Planned
 from agent.tests.builders import OWNED
 from contract.plan import Disk, Extent
 from contract.problem import Problem
@@ -48,15 +48,15 @@ PLAIN = _planned("plain")
 CASCADE = _planned("tcrypt", cipher="aes-twofish-serpent", key_bits=256)
 
 # What is findings when everything is as planned.
-SOUND: dict[str, tuple[Planned, Found]] = {
-    "dmcrypt": (DMCRYPT, Found(DMCRYPT.expectation.layers, LUKS, None, None, SEEN)),
-    "no header": (NO_HEADER, Found(NO_HEADER.expectation.layers, None, None, None, SEEN)),
-    "no queues": (NO_QUEUES, Found(NO_QUEUES.expectation.layers, LUKS, None, None, SEEN)),
-    "opal": (OPAL_PLAN, Found(OPAL_PLAN.expectation.layers, OPAL_LUKS, OPAL, None, PLAIN_SEEN)),
-    "plain": (PLAIN, Found(PLAIN.expectation.layers, None, None, None, PLAIN_SEEN)),
-    "plain on sed": (PLAIN, Found(PLAIN.expectation.layers, None, OFF, None, PLAIN_SEEN)),
-    "dmcrypt on sed": (DMCRYPT, Found(DMCRYPT.expectation.layers, LUKS, OFF, None, SEEN)),
-    "cascade": (CASCADE, Found(CASCADE.expectation.layers, None, None, HEADER, SEEN)),
+SOUND: dict[str, tuple[Planned, Observed]] = {
+    "dmcrypt": (DMCRYPT, Observed(DMCRYPT.expectation.layers, LUKS, None, None, SEEN)),
+    "no header": (NO_HEADER, Observed(NO_HEADER.expectation.layers, None, None, None, SEEN)),
+    "no queues": (NO_QUEUES, Observed(NO_QUEUES.expectation.layers, LUKS, None, None, SEEN)),
+    "opal": (OPAL_PLAN, Observed(OPAL_PLAN.expectation.layers, OPAL_LUKS, OPAL, None, PLAIN_SEEN)),
+    "plain": (PLAIN, Observed(PLAIN.expectation.layers, None, None, None, PLAIN_SEEN)),
+    "plain on sed": (PLAIN, Observed(PLAIN.expectation.layers, None, OFF, None, PLAIN_SEEN)),
+    "dmcrypt on sed": (DMCRYPT, Observed(DMCRYPT.expectation.layers, LUKS, OFF, None, SEEN)),
+    "cascade": (CASCADE, Observed(CASCADE.expectation.layers, None, None, HEADER, SEEN)),
 }
 
 LINEAR = "0 2097152 linear 259:2 32768"
@@ -113,7 +113,7 @@ def _mismatch(code: str, facts: dict[str, Any] | None = None) -> Problem:
     return Problem.from_wording(MISMATCHES, code, facts or {})
 
 
-Change = Callable[[Found], Found]
+Change = Callable[[Observed], Observed]
 
 
 def _with(**changes: Any) -> Change:
@@ -121,7 +121,7 @@ def _with(**changes: Any) -> Change:
 
 
 def _with_opal(part: str | None, **changes: Any) -> Change:
-    def change(findings: Found) -> Found:
+    def change(findings: Observed) -> Observed:
         assert findings.opal
         inner = {part: replace(getattr(findings.opal, part), **changes)} if part else changes
         return replace(findings, opal=replace(findings.opal, **inner))
@@ -134,7 +134,7 @@ def _with_luks(**changes: Any) -> Change:
 
 
 def _with_top(**changes: Any) -> Change:
-    def change(findings: Found) -> Found:
+    def change(findings: Observed) -> Observed:
         top = findings.layers[0]
         layer = replace(top, segments=(replace(top.segments[0], **changes),))
         return replace(findings, layers=(layer, *findings.layers[1:]))
@@ -169,7 +169,12 @@ def test_a_replaced_mapping_is_reported(changes: dict[str, Any]) -> None:
 ONE_QUEUE = _with_top(options=("no_read_workqueue",))
 LINEAR_TOP = _with(layers=PLAIN.expectation.layers, plaintext_probe=PLAIN_SEEN)
 TOO_MANY = (*PLAIN.expectation.layers, Layer("fde-data_1", "CRYPT-TCRYPT", ()))
-# Of what is sound, what is another, and the codes and fields of the mismatches.
+_RANGE_FIELDS = ("state", "read_lock_enabled", "write_lock_enabled", "start_blocks")
+NO_OPAL: list[tuple[str, str | None]] = [
+    ("range", field) for field in (*_RANGE_FIELDS, "length_blocks")
+]
+NO_OPAL += [("range-not-locked", None), ("locking-off", None)]
+# By sound findings: a change to them, and the codes and fields of the mismatches.
 SPOILT: list[tuple[str, Change, Sequence[tuple[str, str | None]]]] = [
     ("no queues", ONE_QUEUE, [("segment", "options")]),
     (
@@ -189,6 +194,7 @@ SPOILT: list[tuple[str, Change, Sequence[tuple[str, str | None]]]] = [
     ("dmcrypt", _with_luks(offset="8388608"), [("luks", "offset")]),
     ("dmcrypt", _with_luks(encryption="aes-cbc-essiv:sha256"), [("luks", "encryption")]),
     ("dmcrypt", _with_luks(sector_size=512), [("luks", "sector_size")]),
+    ("opal", _with(opal=None), NO_OPAL),
     ("opal", _with_opal("range", start_blocks=0), [("range", "start_blocks")]),
     ("opal", _with_opal("range", length_blocks=262143), [("range", "length_blocks")]),
     ("opal", _with_opal("range", read_lock_enabled=False), [("range", "read_lock_enabled")]),
@@ -274,12 +280,6 @@ def test_cryptsetups_report_of_a_truecrypt_header_is_parsed() -> None:
     assert tcrypt.parse_dump(text) == HEADER
 
 
-def test_a_plan_with_opal_on_a_disk_without_is_a_mismatch() -> None:
-    plan, findings = SOUND["opal"]
-    first = proof.mismatches(plan, replace(findings, opal=None))[0]
-    assert first == _mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
-
-
 @pytest.mark.parametrize("name", SOUND)
 def test_a_lost_or_turned_probe_is_a_mismatch(name: str) -> None:
     plan, findings = SOUND[name]
@@ -310,14 +310,14 @@ def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition
     probe = replace(SEEN, written_bytes=4096)
 
     def causes(luks: LuksHeader, **changed: Any) -> list[str]:
-        findings = Found(layers, luks, None, None, replace(probe, **changed))
+        findings = Observed(layers, luks, None, None, replace(probe, **changed))
         return [mismatch.code for mismatch in proof.mismatches(TAGGED, findings)]
 
     assert causes(luks) == []
     assert causes(replace(luks, segments=LUKS.segments)) == ["luks"]
     assert causes(luks, written_bytes=0) == ["probe-elsewhere"]
     assert causes(luks, on_medium=True) == ["probe-plaintext"]
-    refused = Found(layers, luks, None, None, probe, of_kind=KindFindings("it says no"))
+    refused = Observed(layers, luks, None, None, probe, of_kind=KindFindings("it says no"))
     assert [mismatch.sentence for mismatch in proof.mismatches(TAGGED, refused)] == ["it says no"]
 
 
@@ -341,7 +341,7 @@ def test_an_unknown_product_must_have_moved_the_probes_bytes(
     changes: dict[str, Any], cause: list[str]
 ) -> None:
     probe = replace(WROTE, **changes)
-    findings = Found(PRODUCT.expectation.layers, None, None, None, probe)
+    findings = Observed(PRODUCT.expectation.layers, None, None, None, probe)
     mismatches = proof.mismatches(PRODUCT, findings)
     assert [mismatch.code for mismatch in mismatches] == cause
     if cause == ["probe-elsewhere"]:

@@ -64,10 +64,10 @@ class System:
     def off(
         self, settings: Quiet | None = None, processor: frequency.Processor | None = None
     ) -> list[str]:
-        return quiet.off(settings, path=self.remembered, processor=processor)
+        return quiet.stop(settings, path=self.remembered, processor=processor)
 
     def back(self, processor: frequency.Processor | None = None) -> list[str]:
-        return quiet.back(path=self.remembered, processor=processor)
+        return quiet.restart(path=self.remembered, processor=processor)
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def test_units_are_noted_before_they_are_stopped(system: System) -> None:
 def test_without_systemd_nothing_is_stopped(tmp_path: Path) -> None:
     nothing = str(tmp_path / "none")
     assert quiet.disturbers(nothing) is None
-    assert quiet.off(None, nothing, tmp_path / "quiet.json") == []
-    assert quiet.back(nothing, tmp_path / "quiet.json") == []
+    assert quiet.stop(None, nothing, tmp_path / "quiet.json") == []
+    assert quiet.restart(nothing, tmp_path / "quiet.json") == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -54,7 +54,7 @@ class LoopMapping:
             subprocess.run(["losetup", "-d", self.PATH], check=True)
             self.PATH = ""
 
-    def strangers(self, disks: Collection[str]) -> list[str]:
+    def list_foreign(self, disks: Collection[str]) -> list[str]:
         del disks
         return []
 

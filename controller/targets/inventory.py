@@ -142,7 +142,7 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
         if not disk.serial.strip():
             yield _problem("disk-serial", disk=disk.role)
         yield from _check_erase(disk, lab=lab)
-        if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
+        if aligned and (reason := layout.extent_refusal(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
     for name, field in {"path": "by_id", "serial": "serial"}.items():
         if len({getattr(disk, field) for disk in read.values()}) < len(disks):
