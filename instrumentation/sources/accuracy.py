@@ -35,5 +35,6 @@ def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -
     edge. Each is a rectangle, as is the counter's last digit at either end. Only the mean power at
     an edge is known: it may be from 0 to twice that, so the product's variance is 4/9 − 1/4.
     """
-    squares = sum((power_w * seconds) ** 2 for power_w, seconds in edges)
+    products_j = [power_w * seconds for power_w, seconds in edges]
+    squares = sum(x * x for x in products_j)  # x**2 may differ in the last bit
     return math.sqrt(squares * 7 / 36 + step_j * step_j / 6)
