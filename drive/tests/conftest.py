@@ -14,7 +14,7 @@ from drive.opal import credentials
 from drive.tests import conformance
 from drive.tests.guest_sed import GuestSed
 from drive.tests.installed import build_and_install
-from drive.tests.opal_host import OWNER, USER2, set_up_range, take_ownership
+from drive.tests.opal_host import OWNER, own_with_range, take_ownership
 from drive.tests.process import Drive
 
 MakeDrive = Callable[..., Drive]
@@ -79,8 +79,7 @@ def owned(host: Initiator) -> Initiator:
 @pytest.fixture
 def ranged(host: Initiator) -> Initiator:
     """Return a host that has taken ownership; user 2 has a range, which is not locked."""
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     return host
 
 

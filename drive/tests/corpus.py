@@ -14,7 +14,13 @@ from drive.initiator import Initiator
 from drive.nvme_tcp import COMMON, PDU_COMMAND
 from drive.opal import uids
 from drive.opal.packets import COM_ID, Named, PacketError, unpack
-from drive.tests.opal_host import OWNER, USER2, OpalSession, lock, set_up_range, take_ownership
+from drive.tests.opal_host import (
+    OWNER,
+    USER2,
+    OpalSession,
+    lock,
+    own_with_range,
+)
 from drive.tests.process import PSID, Drive
 from drive.tests.wire import record
 
@@ -91,8 +97,7 @@ def _talk_opal(host: Initiator) -> None:
     with OpalSession(host, uids.ADMIN_SP) as session:
         session.properties({b"MaxComPacketSize": 2048})
         session.call(uids.THIS_SP, uids.RANDOM, 32)
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     lock(host, USER2, 1)
     with OpalSession(host, uids.LOCKING_SP) as session:
         session.call(uids.THIS_SP, uids.AUTHENTICATE, admin1, Named(0, OWNER))

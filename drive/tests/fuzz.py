@@ -131,7 +131,7 @@ class Target:
         self._pin, self._user_pins = os.urandom(16), {1: os.urandom(16), 2: os.urandom(16)}
         self._admin: Initiator | None = None
         self.reset()
-        self._kept = self._hashes()
+        self._expected_hashes = self._hashes()
         self._memory_kib = 0
 
     def reset(self) -> None:
@@ -230,7 +230,7 @@ class Target:
         check_log(drive)
         if not drive.ask("power-cycle")["ok"]:
             raise FindingError("the control socket refused a power cycle")
-        if self._hashes() != self._kept:
+        if self._hashes() != self._expected_hashes:
             raise FindingError("the state or a locked range has changed without authority", CHANGE)
         self._serve_others()
         self._check_growth()
@@ -285,8 +285,8 @@ class Owned:
 
     def run(self, batch: Batch) -> None:
         """Send the batch; the drive is started again as often as it dies of it."""
-        _, on, left = batch
-        while left:
+        _, on, remaining = batch
+        while remaining:
             try:
                 host, numbers = self._open(on)
             except OSError:
@@ -294,7 +294,7 @@ class Owned:
                 self._start_again()
                 continue
             self._spared = 0
-            left = left[self._send(host, numbers, left[:CALLS_A_SESSION]) :]
+            remaining = remaining[self._send(host, numbers, remaining[:CALLS_A_SESSION]) :]
             host.close()
 
     def _open(self, on: str) -> tuple[Initiator, tuple[int, int]]:
@@ -383,10 +383,10 @@ class Owned:
         data, count = (MARK, 0) if opcode == 0x01 else (b"", BLOCK)
         admin = Initiator(self.drive.port, NQN)
         queue = Initiator(self.drive.port, NQN, 1, admin.controller_id)
-        done = queue.run(opcode, nsid, data, count, cdw10=lba - (SECOND if nsid == 2 else 0))
+        completion = queue.run(opcode, nsid, data, count, cdw10=lba - (SECOND if nsid == 2 else 0))
         queue.close()
         admin.close()
-        return done.status
+        return completion.status
 
     # Keys.
 
@@ -445,10 +445,10 @@ def _first_blocks(state: DriveState) -> dict[int, int]:
 def fuzz(
     drawn: Callable[[Callable[[Batch], None]], object],
     folder: Path,
-    kept: Path,
+    finding_file: Path,
     so_far: Callable[[Counter[str]], object] = lambda _: None,
 ) -> Counter[str]:
-    """Run the batches that `drawn` gives; returns figures, or raises FindingError and fills `kept`.
+    """Run the batches of `drawn`; return figures, or write `finding_file` and raise FindingError.
 
     `so_far` gets the figures whenever all has been seen to hold.
     """
@@ -482,10 +482,12 @@ def fuzz(
         sealed.close()
         owned.close()
     if findings:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(repr(since))
+        finding_file.parent.mkdir(parents=True, exist_ok=True)
+        finding_file.write_text(repr(since))
         kind = findings[0].kind if isinstance(findings[0], FindingError) else CRASH
-        raise FindingError(f"{findings[0]}; what was sent is in {kept}", kind) from findings[0]
+        raise FindingError(
+            f"{findings[0]}; what was sent is in {finding_file}", kind
+        ) from findings[0]
     return owned.figures
 
 

@@ -16,7 +16,7 @@ from drive.control import ask
 DISK = "/dev/disk/by-id/nvme-fde-lab-sed_FDELABSED0001"
 PLAIN_DISK = "/dev/disk/by-id/nvme-fde-lab-plain_FDELABPLAIN01"
 BLOCK_BYTES = 4096
-SUCCESS, NOT_AUTHORIZED, INVALID_PARAMETER, AUTHORITY_LOCKED_OUT, FAIL = 0, 1, 0x0C, 0x12, 0x3F
+SUCCESS, NOT_AUTHORIZED, INVALID_PARAMETER, FAIL = 0, 1, 0x0C, 0x3F
 SCRIPTS = Path(__file__).parent / "guest"
 _IN_GUEST = "/run/fde-drive"
 
@@ -55,14 +55,14 @@ class GuestSed:
         self, command: str, stdin: str = "", check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a shell command in the guest, as root; with `check`, a failure fails the test."""
-        done: subprocess.CompletedProcess[str] = self.lab.ssh(command, check, stdin.encode())
-        return done
+        result: subprocess.CompletedProcess[str] = self.lab.ssh(command, check, stdin.encode())
+        return result
 
     def refuses(self, command: str, stdin: str = "") -> str:
         """Run a shell command that must fail; returns all that it prints."""
-        done = self.run(command, stdin, check=False)
-        assert done.returncode != 0, f"`{command}` did not fail:\n{done.stdout}{done.stderr}"
-        return str(done.stdout + done.stderr)
+        result = self.run(command, stdin, check=False)
+        assert result.returncode != 0, f"`{command}` did not fail:\n{result.stdout}{result.stderr}"
+        return str(result.stdout + result.stderr)
 
     def ioctls(self, *steps: Step, device: str = DISK) -> list[dict[str, Any]]:
         """Opal calls of the kernel in turn; each step says what ioctl(2) must return."""
@@ -90,8 +90,8 @@ class GuestSed:
         self.lab.send(SCRIPTS, _IN_GUEST)
 
     def _script(self, name: str, request: Mapping[str, Any]) -> Any:
-        done = self.run(f"python3 {_IN_GUEST}/{SCRIPTS.name}/{name}", json.dumps(request))
-        return json.loads(done.stdout)
+        result = self.run(f"python3 {_IN_GUEST}/{SCRIPTS.name}/{name}", json.dumps(request))
+        return json.loads(result.stdout)
 
     def write(self, block: int, text: str, device: str = DISK) -> None:
         """Fill one block of 4096 bytes with a text, past every cache."""
@@ -113,7 +113,7 @@ class GuestSed:
 
     def medium_holds(self, text: str) -> bool:
         """Whether the file behind the drive holds `text` anywhere; its holes are passed over."""
-        wanted, chunk_bytes = text.encode(), 1 << 20
+        needle, chunk_bytes = text.encode(), 1 << 20
         with self.backing.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             place = 0
@@ -122,7 +122,7 @@ class GuestSed:
                     place = os.lseek(file.fileno(), place, os.SEEK_DATA)
                 except OSError:  # nothing but a hole is left
                     return False
-                if wanted in os.pread(file.fileno(), chunk_bytes + len(wanted), place):
+                if needle in os.pread(file.fileno(), chunk_bytes + len(needle), place):
                     return True
                 place += chunk_bytes
         return False

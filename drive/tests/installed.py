@@ -24,17 +24,17 @@ def program(folder: Path, name: str = "virtual-opal-drive") -> Path:
 
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a program with the packages installed below `cwd`, and return what it prints."""
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=cwd, env=environment(cwd), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def build_and_install(folder: Path) -> None:
     """Build sdist and wheel without a registry, and install the wheel below `folder`."""
-    unwanted = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(DRIVE, folder / "drive", ignore=unwanted)  # a build leaves folders behind
+    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(DRIVE, folder / "drive", ignore=ignored)  # a build leaves folders behind
     python = (sys.executable, "-m")
     run(*python, "build", "--no-isolation", "--outdir", folder, folder / "drive", cwd=folder)
     wheel = next(folder.glob("*.whl"))

@@ -226,6 +226,12 @@ def set_up_range(
         session.set(row, {3: extent[0], 4: extent[1], 5: 1, 6: 1})
 
 
+def own_with_range(host: Host) -> None:
+    """Take ownership as `OWNER`, and set up a range of 256 blocks at 256 for user 2."""
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+
+
 def lock(host: Host, user_pin: bytes, index: int, locked: bool = True) -> None:
     """Locks or unlocks a range as its user."""
     user = uids.USER_AUTHORITIES[index]

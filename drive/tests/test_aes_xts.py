@@ -42,7 +42,7 @@ def test_part_of_a_sector_and_a_weak_key_are_refused() -> None:
             AesXts(key, 512)
 
 
-def test_the_last_address_there_is_has_its_tweak() -> None:
+def test_the_last_possible_address_has_a_different_tweak() -> None:
     cipher = AesXts(os.urandom(64), 512)
     last, first = bytearray(512), bytearray(1024)
     cipher.encrypt(2**64 - 1, memoryview(last))
@@ -103,7 +103,7 @@ def test_another_source_is_another_object(tmp_path: Path, monkeypatch: pytest.Mo
     ],
     ids=["no compiler", "no header"],
 )
-def test_what_is_missing_is_named_before_the_drive_serves(
+def test_a_missing_compiler_or_header_is_named_before_the_drive_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, reason: str
 ) -> None:
     if compiler is not None:

@@ -102,7 +102,7 @@ PLATTER: dict[str, float] = {
 TURN_S = 60 / 7200
 
 
-def test_what_lies_in_order_needs_no_arm_and_what_lies_apart_does() -> None:
+def test_sequential_access_needs_no_seek_and_distant_access_does() -> None:
     disk = timing(**PLATTER)
     assert disk.read(0, MIB, 0.0)[0] == pytest.approx(0.01)
     assert disk.read(MIB, MIB, 1.0)[0] == pytest.approx(0.01)

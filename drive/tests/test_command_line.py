@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from drive import options
 from drive.control import ask
 from drive.options import UsageError
 from drive.state import parse
-from drive.tests.process import COMMAND, REPOSITORY, run
+from drive.tests.process import run
 from drive.tests.started import Started
 
 
@@ -100,27 +99,19 @@ def test_wrong_options_get_a_sentence(words: list[str], sentence: str) -> None:
     assert sentence in str(caught.value)
 
 
-def test_a_sentence_and_exit_status_2_is_all_that_people_see(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "disk.img", "--size", "big"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch("fde: .*big is not a size.*\n", done.stderr)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_files_of_a_running_drive_are_nobody_else_s(drive: Started, tmp_path: Path) -> None:
+def test_another_drive_cannot_use_a_running_drives_files(drive: Started, tmp_path: Path) -> None:
     for words in (["disk.img"], ["disk.img", "--opal"], ["b.img", "--size", "1M", "--opal"]):
         other_state = ["--state", "disk.img.state"] if words[0] == "b.img" else []
         code, sentence = refusal(tmp_path, *words, *other_state, "--control", "other")
         assert code == 1 and "is in use by another drive; stop that one first" in sentence
     drive.connect().close()
     assert ask(tmp_path / "disk.img.control", "status")["ok"], "its socket is still there"
+
+
+def test_a_wrong_size_ends_with_status_2_and_creates_nothing(tmp_path: Path) -> None:
+    code, sentence = refusal(tmp_path, "disk.img", "--size", "big")
+    assert code == 2 and "big is not a size" in sentence
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
@@ -130,25 +121,49 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert code == 2 and f"port {port} is in use; choose another" in sentence
 
 
-def test_an_image_of_another_size_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "disk.img").write_bytes(bytes(8192))
-    code, sentence = refusal(tmp_path, "disk.img", "--size", "1M")
-    assert code == 1 and "disk.img has 8192 bytes, not the 1048576 asked for" in sentence
+@pytest.mark.parametrize(
+    ("image", "words", "message"),
+    [
+        (bytes(8192), ["disk.img"], "disk.img has 8192 bytes, not the 1048576 asked for"),
+        (None, ["disk.img"], "disk.img"),  # a folder
+        (b"", ["disk.img", "--control", "c" * 108], "too long for a socket"),
+        (b"", ["nowhere/disk.img", "--opal"], r"nowhere/disk\.img.*: No such file"),
+    ],
+    ids=["another size", "folder", "long socket path", "missing folder"],
+)
+def test_an_unusable_path_is_refused_with_its_name(
+    tmp_path: Path, image: bytes | None, words: list[str], message: str
+) -> None:
+    if image is None:
+        (tmp_path / "disk.img").mkdir()
+    else:
+        (tmp_path / "disk.img").write_bytes(image)
+    code, sentence = refusal(tmp_path, *words, "--size", "1M")
+    assert code == 1 and re.search(message, sentence)
 
 
-def test_an_image_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "disk.img").mkdir()
-    code, sentence = refusal(tmp_path, "disk.img", "--size", "1M")
-    assert code == 1 and "disk.img" in sentence
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--size", "1M"], 2, "disk.img is not; bring the image back"),
+        (["--block-size", "512"], 1, "256 sectors of 4096 bytes, not 2048 of 512"),
+    ],
+    ids=["missing image", "another block size"],
+)
+def test_a_state_that_does_not_match_the_image_is_refused_unchanged(
+    tmp_path: Path, words: list[str], code: int, message: str
+) -> None:
+    Started(tmp_path, "disk.img", "--size", "1M", "--opal").stop()
+    image, state = tmp_path / "disk.img", tmp_path / "disk.img.state"
+    if code == 2:
+        image.unlink()
+    before = state.read_bytes()
+    status, sentence = refusal(tmp_path, "disk.img", "--opal", *words)
+    assert status == code and message in sentence
+    assert state.read_bytes() == before and image.exists() is (code == 1)
 
 
-def test_a_socket_s_path_has_its_limit(tmp_path: Path) -> None:
-    words = ["disk.img", "--size", "1M", "--control", "c" * 108]
-    code, sentence = refusal(tmp_path, *words)
-    assert code == 1 and "too long for a socket" in sentence
-
-
-def test_data_without_their_state_are_not_made_unreadable(tmp_path: Path) -> None:
+def test_data_without_its_state_is_refused_unchanged(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(b"data".ljust(1 << 20, b"\0"))
     code, sentence = refusal(tmp_path, "disk.img", "--opal")
@@ -157,37 +172,13 @@ def test_data_without_their_state_are_not_made_unreadable(tmp_path: Path) -> Non
     assert image.read_bytes().startswith(b"data")
 
 
-def test_a_state_without_its_image_makes_no_new_one(tmp_path: Path) -> None:
-    Started(tmp_path, "disk.img", "--size", "1M", "--opal").stop()
-    (tmp_path / "disk.img").unlink()
-    kept = (tmp_path / "disk.img.state").read_bytes()
-    code, sentence = refusal(tmp_path, "disk.img", "--size", "1M", "--opal")
-    assert code == 2 and "disk.img is not; bring the image back" in sentence
-    assert not (tmp_path / "disk.img").exists()
-    assert (tmp_path / "disk.img.state").read_bytes() == kept
-
-
-def test_a_state_of_another_disk_is_refused(tmp_path: Path) -> None:
-    Started(tmp_path, "disk.img", "--size", "1M", "--opal").stop()
-    state = tmp_path / "disk.img.state"
-    kept = state.read_bytes()
-    code, sentence = refusal(tmp_path, "disk.img", "--opal", "--block-size", "512")
-    assert code == 1 and "256 sectors of 4096 bytes, not 2048 of 512" in sentence
-    assert state.read_bytes() == kept
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    code, sentence = refusal(tmp_path, "nowhere/disk.img", "--size", "1M", "--opal")
-    assert code == 1 and "nowhere/disk.img" in sentence and "No such file" in sentence
-
-
-def test_memory_is_dumped_nowhere(tmp_path: Path) -> None:
+def test_an_aborted_drive_dumps_no_core(tmp_path: Path) -> None:
     drive = Started(tmp_path, "disk.img", "--size", "1M", "--opal")
     limits = Path(f"/proc/{drive.process.pid}/limits").read_text()
     drive.process.send_signal(signal.SIGABRT)
-    done = os.waitid(os.P_PID, drive.process.pid, os.WEXITED | os.WNOWAIT)
+    ended = os.waitid(os.P_PID, drive.process.pid, os.WEXITED | os.WNOWAIT)
     assert drive.process.wait(30) == -signal.SIGABRT and drive.process.stdout is not None
     drive.process.stdout.close()
-    assert done is not None and done.si_code == os.CLD_KILLED, "killed, and not dumped"
+    assert ended is not None and ended.si_code == os.CLD_KILLED, "killed, and not dumped"
     core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
     assert core.split()[4:6] == ["0", "0"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drive import stats
 from drive.initiator import Initiator
-from drive.nvme_tcp import COMMON, IC, PDU_C2H_TERM, ProtocolError, parse_command, parse_header
+from drive.nvme_tcp import COMMON, IC, PDU_C2H_TERM, ProtocolError, parse_header
 from drive.tests import process
 from drive.tests.process import NQN, SIZE_BYTES, Drive
 
@@ -32,16 +32,8 @@ def test_any_header_raises_nothing_but_a_protocol_error(data: bytes) -> None:
     assert header.header_bytes <= header.total_bytes <= (1 << 20) + 256
 
 
-def test_a_command_is_read_field_by_field() -> None:
-    sqe = struct.pack("<BBHI16xQI3xB6I", 1, 0x40, 7, 1, 0, 4096, 0x5A, 10, 11, 12, 13, 14, 15)
-    command = parse_command(sqe)
-    assert (command.opcode, command.cid, command.nsid) == (1, 7, 1)
-    assert (command.sgl_length, command.sgl_type, command.takes_data) == (4096, 0x5A, True)
-    assert command[-6:] == (10, 11, 12, 13, 14, 15)
-
-
 @KINDS
-def test_identity_is_what_the_command_line_said(
+def test_identify_returns_the_command_lines_values(
     make_drive: MakeDrive, opal: bool, block_bytes: int
 ) -> None:
     drive = make_drive(opal, block_bytes)
@@ -61,7 +53,7 @@ def test_identity_is_what_the_command_line_said(
 
 
 @KINDS
-def test_a_second_namespace_is_a_disk_of_its_own_on_the_same_drive(
+def test_a_second_namespace_is_a_separate_disk_on_the_same_drive(
     make_drive: MakeDrive, opal: bool, block_bytes: int
 ) -> None:
     second_bytes = 8 << 20
@@ -92,7 +84,7 @@ def test_a_second_namespace_is_a_disk_of_its_own_on_the_same_drive(
 
 @KINDS
 @pytest.mark.parametrize("in_capsule_bytes", [1 << 20, 8192])
-def test_what_is_written_is_read_back(
+def test_written_data_is_read_back(
     make_drive: MakeDrive, opal: bool, block_bytes: int, in_capsule_bytes: int
 ) -> None:
     drive = make_drive(opal, block_bytes)
@@ -128,7 +120,7 @@ def test_zeroes_and_deallocation(make_drive: MakeDrive, opal: bool, block_bytes:
         assert queue.read(0, blocks, block_bytes).data == bytes(len(data))
 
 
-def test_what_is_wrong_gets_its_status_and_the_queue_goes_on(make_drive: MakeDrive) -> None:
+def test_a_wrong_command_gets_its_status_and_the_queue_continues(make_drive: MakeDrive) -> None:
     drive = make_drive(opal=False)
     queue, last = drive.io(), SIZE_BYTES // 4096
     assert queue.read(last, 1).status == 0x4080
@@ -165,7 +157,7 @@ def test_a_wrong_name_or_controller_is_not_connected(make_drive: MakeDrive) -> N
     ],
     ids=["zeroes", "no-icreq", "short-icreq", "not-a-host-pdu", "huge", "unasked-data"],
 )
-def test_a_broken_transport_is_told_so_and_others_go_on(make_drive: MakeDrive, sent: bytes) -> None:
+def test_a_protocol_error_ends_only_its_own_connection(make_drive: MakeDrive, sent: bytes) -> None:
     drive = make_drive(opal=False)
     queue = drive.io()
     with socket.create_connection(("127.0.0.1", drive.port), timeout=30) as sock:
@@ -177,7 +169,7 @@ def test_a_broken_transport_is_told_so_and_others_go_on(make_drive: MakeDrive, s
     assert queue.read(0, 1).status == 0
 
 
-def test_a_closed_admin_queue_takes_its_controller_s_queues_along(make_drive: MakeDrive) -> None:
+def test_closing_an_admin_queue_ends_its_controllers_queues(make_drive: MakeDrive) -> None:
     drive = make_drive(opal=False)
     admin = drive.connect()
     queue = drive.connect(queue_id=1, controller_id=admin.controller_id)
@@ -216,7 +208,7 @@ def test_more_writes_than_buffers_are_asked_for_in_turn(make_drive: MakeDrive) -
     assert queue.read(0, 128).data == b"".join(data.values())
 
 
-def test_what_is_read_goes_where_the_host_wants_it(make_drive: MakeDrive) -> None:
+def test_a_read_fills_the_hosts_buffer(make_drive: MakeDrive) -> None:
     queue = make_drive(opal=False).io()
     data, target = os.urandom(8192), memoryview(bytearray(16384))
     assert queue.write(5, data).status == 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import zipfile
 from pathlib import Path
 
-from drive.tests.installed import DRIVE, environment, program, run
+from drive.tests.installed import DRIVE, program, run
+from drive.tests.started import Started
 
 PACKAGE = "virtual_opal_drive"
 
@@ -28,17 +28,8 @@ def test_the_wheel_has_every_module_and_no_test(installed: Path) -> None:
 
 def test_it_serves_a_disk_and_answers_commands(installed: Path) -> None:
     assert "--opal" in run(program(installed), "--help", cwd=installed)
-    drive = subprocess.Popen(
-        [program(installed), "disk.img", "--size", "64M", "--opal"],
-        cwd=installed,
-        env=environment(installed),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert drive.stdout is not None and "Opal 2" in drive.stdout.readline()
-        control = program(installed, "virtual-opal-drive-control")
-        assert json.loads(run(control, "disk.img.control", "status", cwd=installed))
-    finally:
-        drive.terminate()
-        drive.communicate()
+    drive = Started(installed, "disk.img", "--size", "64M", "--opal", installed=installed)
+    assert "Opal 2" in drive.greeting
+    control = program(installed, "virtual-opal-drive-control")
+    assert json.loads(run(control, "disk.img.control", "status", cwd=installed))
+    drive.stop()

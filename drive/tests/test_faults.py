@@ -31,36 +31,38 @@ def in_force(drive: Drive) -> list[dict[str, Any]]:
 
 
 def test_a_fault_that_is_counted_ends_by_itself() -> None:
-    kept = Faults()
-    kept.add(SlowReply(delay_ms=7, count=2))
-    met = [kept.meet("read", [(0, 1)]).delay_ms for _ in range(4)]
-    assert met == [7, 7, 0, 0] and not kept.active
+    drive_faults = Faults()
+    drive_faults.add(SlowReply(delay_ms=7, count=2))
+    met = [drive_faults.meet("read", [(0, 1)]).delay_ms for _ in range(4)]
+    assert met == [7, 7, 0, 0] and not drive_faults.active
 
 
 def test_a_fault_without_a_count_lasts_until_it_is_cleared() -> None:
-    kept = Faults()
-    kept.add(IoError(on="write"))
+    drive_faults = Faults()
+    drive_faults.add(IoError(on="write"))
     for _ in range(3):
-        assert kept.meet("write", []).io_error and not kept.meet("read", []).io_error
-    assert kept.describe() == [{"name": "io-error", "count": 0, "on": "write", "left": 0}]
-    kept.clear()
-    assert not kept.active and not kept.meet("write", []).io_error
+        assert (
+            drive_faults.meet("write", []).io_error and not drive_faults.meet("read", []).io_error
+        )
+    assert drive_faults.describe() == [{"name": "io-error", "count": 0, "on": "write", "left": 0}]
+    drive_faults.clear()
+    assert not drive_faults.active and not drive_faults.meet("write", []).io_error
 
 
 @pytest.mark.parametrize(
     ("extent", "hit"), [((9, 1), False), ((9, 2), True), ((11, 1), True), ((12, 1), False)]
 )
-def test_a_media_error_hits_what_touches_it(extent: tuple[int, int], hit: bool) -> None:
-    kept = Faults()
-    kept.add(MediaError(lba=10, blocks=2))
-    assert kept.meet("read", [(0, 1), extent]).media_error is hit
+def test_a_media_error_hits_commands_that_overlap_it(extent: tuple[int, int], hit: bool) -> None:
+    drive_faults = Faults()
+    drive_faults.add(MediaError(lba=10, blocks=2))
+    assert drive_faults.meet("read", [(0, 1), extent]).media_error is hit
 
 
 def test_faults_add_up_and_are_counted_apart() -> None:
-    kept = Faults()
+    drive_faults = Faults()
     for fault in (SlowReply(1), SlowReply(2), PowerCut(2), IoError(1)):
-        kept.add(fault)
-    first, second = kept.meet("read", []), kept.meet("read", [])
+        drive_faults.add(fault)
+    first, second = drive_faults.meet("read", []), drive_faults.meet("read", [])
     assert (first.delay_ms, first.io_error, first.power_lost) == (3, True, False)
     assert (second.delay_ms, second.io_error, second.power_lost) == (3, False, True)
 
@@ -82,7 +84,7 @@ def test_faults_add_up_and_are_counted_apart() -> None:
         ("block-sid", {"x": 1}, "takes no parameters"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_said(
+def test_a_wrong_fault_request_gets_its_reason(
     name: object, parameters: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(FaultError, match=sentence):
@@ -170,7 +172,7 @@ def test_a_power_cut_while_the_owner_changes_something_changes_nothing(
     assert sed.path("state.json").read_bytes() == before
 
 
-def test_a_fault_does_not_reach_the_admin_queue_s_other_commands(plain: Drive) -> None:
+def test_an_io_fault_leaves_identify_alone(plain: Drive) -> None:
     plain.fault("io-error")
     plain.fault("media-error", lba=0, blocks=1 << 20)
     assert plain.connect().identify(1)[4:14] == b"SERIAL0001"
@@ -301,8 +303,8 @@ def command_line(drive: Drive, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_people_have_a_command_line(plain: Drive) -> None:
-    done = command_line(plain, "fault", "media-error", "--set", "lba=0x10")
-    assert (done.returncode, done.stderr) == (0, "")
+    added = command_line(plain, "fault", "media-error", "--set", "lba=0x10")
+    assert (added.returncode, added.stderr) == (0, "")
     assert in_force(plain) == [{"name": "media-error", "lba": 16, "blocks": 1, "left": 0}]
     wrong = command_line(plain, "fault", "media-error")
     assert wrong.returncode == 1 and wrong.stderr.startswith("fde: the fault media-error takes lba")

@@ -88,12 +88,6 @@ def test_a_warm_reset_is_no_loss_of_power(alone: Alone) -> None:
     alone.guest.assert_denied(3, MAPPED)
 
 
-def test_the_host_waits_for_a_slow_drive(alone: Alone) -> None:
-    alone.guest.write(100, PLAINTEXT, alone.disk)
-    alone.ask("fault", name="slow-reply", delay_ms=1500, count=2)
-    assert PLAINTEXT in alone.guest.read(100, alone.disk)
-
-
 def test_a_host_may_block_the_sid_itself(alone: Alone) -> None:
     send = f"nvme security-send {alone.disk} -p 2 -s 5 -t 512 -f /run/zeroes"
     alone.guest.run(f"head -c 512 /dev/zero > /run/zeroes && {send}")
@@ -103,16 +97,3 @@ def test_a_host_may_block_the_sid_itself(alone: Alone) -> None:
     alone.ask("power-cycle")
     alone.guest.run(f"dd if={alone.disk} of=/dev/null bs=4096 count=1; udevadm settle", check=False)
     alone.guest.run(alone.luks_format(), f"{PASSPHRASE}\n{ADMIN_PIN}")
-
-
-def test_sedutil_locks_it_and_the_psid_gives_it_back(alone: Alone) -> None:
-    device = f"$(readlink -f {alone.disk})"
-    psid = (alone.folder / "disk.img.psid").read_text(encoding="utf-8").strip()
-    for arguments in ("--initialSetup pin", "--setupLockingRange 1 4096 8192 pin"):
-        alone.guest.run(f"sedutil-cli {arguments} {device}")
-    alone.guest.write(600, PLAINTEXT, alone.disk)
-    for arguments in ("--enableLockingRange 1 pin", "--setLockingRange 1 LK pin"):
-        alone.guest.run(f"sedutil-cli {arguments} {device}")
-    alone.guest.assert_denied(600, alone.disk)
-    alone.guest.run(f"sedutil-cli --yesIreallywanttoERASEALLmydatausingthePSID {psid} {device}")
-    assert PLAINTEXT not in alone.guest.read(600, alone.disk)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from drive.tests.guest_sed import DISK, PLAIN_DISK, GuestSed
+from drive.tests.guest_sed import DISK, GuestSed
 
 pytestmark = pytest.mark.lab
 
@@ -34,7 +34,7 @@ def luks_format(mode: str, device: str = PARTS[0]) -> str:
     return f"cryptsetup luksFormat -q --type luks2 {mode} {pbkdf} {device}"
 
 
-def both(passphrase: str = PASSPHRASE, admin_pin: str = ADMIN_PIN) -> str:
+def secrets_of(passphrase: str = PASSPHRASE, admin_pin: str = ADMIN_PIN) -> str:
     """Return what luksFormat reads."""
     return f"{passphrase}\n{admin_pin}"
 
@@ -59,7 +59,7 @@ def is_locked(sed: GuestSed, number: int = 1) -> bool:
 )  # fmt: skip
 @BOTH_MODES
 def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
-    parts.run(luks_format(mode), both())
+    parts.run(luks_format(mode), secrets_of())
     dump = parts.run(f"cryptsetup luksDump {PARTS[0]}").stdout
     assert ("hw-opal\n" if mode == "--hw-opal-only" else "hw-opal-crypt") in dump
     assert "OPAL segment number: 1" in dump
@@ -85,8 +85,10 @@ def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
     parts.refuses(luks_open(), PASSPHRASE)
     assert PLAINTEXT not in parts.read(INSIDE, PARTS[0])
 
-    parts.refuses(luks_format(mode), both(admin_pin="not the administrator's"))
-    parts.run(luks_format(mode), both())  # an owned drive is formatted again with the same PIN
+    parts.refuses(luks_format(mode), secrets_of(admin_pin="not the administrator's"))
+    parts.run(
+        luks_format(mode), secrets_of()
+    )  # an owned drive is formatted again with the same PIN
     parts.run(luks_open(), PASSPHRASE)
 
 
@@ -97,7 +99,7 @@ def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
 def test_two_partitions_are_two_ranges(parts: GuestSed) -> None:
     secrets = ("the first passphrase", "the second passphrase")
     for part, secret in zip(PARTS, secrets, strict=True):
-        parts.run(luks_format("--hw-opal-only", part), both(secret))
+        parts.run(luks_format("--hw-opal-only", part), secrets_of(secret))
     assert "OPAL segment number: 2" in parts.run(f"cryptsetup luksDump {PARTS[1]}").stdout
     for index, secret in enumerate(secrets):
         parts.run(luks_open(index), secret)
@@ -116,22 +118,9 @@ def test_two_partitions_are_two_ranges(parts: GuestSed) -> None:
     assert f"{PLAINTEXT}-1" in parts.read(7, MAPPED[1])
 
 
-def test_losing_power_locks_an_open_range(parts: GuestSed) -> None:
-    parts.run(luks_format("--hw-opal-only"), both())
-    parts.run(luks_open(), PASSPHRASE)
-    parts.write(0, PLAINTEXT, MAPPED[0])
-    assert not is_locked(parts)
-    parts.power_cycle()
-    assert is_locked(parts)
-    parts.assert_denied(0, MAPPED[0])
-    parts.run(close())
-    parts.run(luks_open(), PASSPHRASE)
-    assert PLAINTEXT in parts.read(0, MAPPED[0])
-
-
 @pytest.mark.conformance("cryptsetup", "Revert SP", "StartSession SessionManager refused")
 def test_a_factory_reset_gives_the_drive_back_without_its_data(parts: GuestSed) -> None:
-    parts.run(luks_format("--hw-opal-only"), both())
+    parts.run(luks_format("--hw-opal-only"), secrets_of())
     parts.write(0, PLAINTEXT)
     reset = f"cryptsetup luksErase -q --hw-opal-factory-reset {DISK}"
     parts.refuses(reset, "NOT-WHAT-STANDS-ON-THE-LABEL")
@@ -140,10 +129,3 @@ def test_a_factory_reset_gives_the_drive_back_without_its_data(parts: GuestSed) 
     parts.run(reset, parts.psid)
     assert not parts.ask("status")["locking_active"]
     assert PLAINTEXT not in parts.read(0)
-
-
-@BOTH_MODES
-def test_a_disk_without_opal_is_refused(in_guest: GuestSed, mode: str) -> None:
-    output = in_guest.refuses(luks_format(mode, PLAIN_DISK), both())
-    assert "does not support OPAL" in output
-    assert in_guest.refuses(f"cryptsetup isLuks -v {PLAIN_DISK}")

@@ -13,7 +13,6 @@ from drive.tests.guest_sed import (
     FAIL,
     INVALID_PARAMETER,
     NOT_AUTHORIZED,
-    PLAIN_DISK,
     SUCCESS,
     GuestSed,
     Step,
@@ -223,11 +222,11 @@ def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance("ioctl", "Get Table", "Set MBR", "Set MBRControl")
-def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
+def test_the_shadow_hides_the_first_blocks(guest_sed: GuestSed) -> None:
     image = bytes(range(256)) * 24  # more than one packet of the kernel's 2048 bytes
     guest_sed.write(0, PLAINTEXT)
     on = {"key": key(), "enable_disable": MBR_ON}
-    done, not_done = ({"key": key(), "done_flag": flag} for flag in (1, 0))
+    shadow_off, shadow_on = ({"key": key(), "done_flag": flag} for flag in (1, 0))
     store = {"key": key(), "data": image.hex(), "offset": 0}
     guest_sed.ioctls(
         TAKE_OWNERSHIP,
@@ -241,17 +240,17 @@ def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
     assert PLAINTEXT in guest_sed.read(0)
 
     guest_sed.ioctls(
-        ("MBR_DONE", {**not_done, "key": key("a wrong pin")}, NOT_AUTHORIZED),
-        ("MBR_DONE", not_done, SUCCESS),
+        ("MBR_DONE", {**shadow_on, "key": key("a wrong pin")}, NOT_AUTHORIZED),
+        ("MBR_DONE", shadow_on, SUCCESS),
     )
     assert flags(guest_sed) == SUPPORTED | LOCKING | ENABLED | MBR_ENABLED
     shown = guest_sed.run(f"dd if={DISK} bs=4096 count=2 iflag=direct | sha256sum").stdout
     assert shown.split()[0] == sha256(image.ljust(8192, b"\0")).hexdigest()
     guest_sed.assert_denied(0, ways="w")
 
-    guest_sed.ioctls(("MBR_DONE", done, SUCCESS))
+    guest_sed.ioctls(("MBR_DONE", shadow_off, SUCCESS))
     assert PLAINTEXT in guest_sed.read(0)
-    guest_sed.ioctls(("MBR_DONE", not_done, SUCCESS))
+    guest_sed.ioctls(("MBR_DONE", shadow_on, SUCCESS))
     assert PLAINTEXT not in guest_sed.read(0)
     guest_sed.ioctls(("ENABLE_DISABLE_MBR", {**on, "enable_disable": MBR_OFF}, SUCCESS))
     assert PLAINTEXT in guest_sed.read(0)
@@ -260,7 +259,7 @@ def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
 @pytest.mark.conformance(
     "ioctl", "Get DataStore", "Get MBR", "Get Table", "Set DataStore", "Set MBR"
 )
-def test_byte_tables_give_back_what_was_written(guest_sed: GuestSed) -> None:
+def test_byte_tables_return_written_bytes(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE)
     contents = bytes(range(256)) * 20
     for table in (DATA_STORE, MBR):
@@ -276,8 +275,3 @@ def test_byte_tables_give_back_what_was_written(guest_sed: GuestSed) -> None:
         assert last["data"] == contents.hex()
         beyond = {**write, "offset": 1 << 40}
         assert guest_sed.ioctl("GENERIC_TABLE_RW", beyond)["errno"] == errno.ENOSPC
-
-
-def test_a_disk_without_opal_is_refused(in_guest: GuestSed) -> None:
-    for name, values in (("TAKE_OWNERSHIP", key()), ("GET_GEOMETRY", {}), ("GET_STATUS", {})):
-        assert in_guest.ioctl(name, values, device=PLAIN_DISK)["errno"] == errno.EOPNOTSUPP

@@ -23,9 +23,8 @@ from drive.tests.opal_host import (
     USER2,
     OpalSession,
     lock,
+    own_with_range,
     refused,
-    set_up_range,
-    take_ownership,
 )
 from drive.tests.process import PSID, SIZE_BYTES, Drive, until
 
@@ -43,6 +42,7 @@ STEPS = (
 REPLACED = STEPS.index("replace") + 1
 DENIED = 0x4286
 Change = Callable[[Initiator], None]
+Call = Callable[[OpalSession], object]
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,7 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     drive = DyingDrive(folder, opal=True, second_bytes=SECOND_BYTES)
     drive.start()
     host = drive.connect()
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     queue = drive.io()
     for lba in IN_RANGE + OUTSIDE:
         nsid = 1 + (lba >= SECOND)
@@ -107,73 +106,64 @@ def leftovers(drive: Drive) -> list[Path]:
     return list(drive.directory.glob(".*"))
 
 
-def new_key(host: Initiator) -> None:
-    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
-        session.call(KEY, uids.GEN_KEY)
+def session_of(who: bytes, pin: bytes, *calls: Call, sp: bytes = uids.LOCKING_SP) -> Change:
+    """Return a change by one session that makes these calls."""
+
+    def change(host: Initiator) -> None:
+        with OpalSession(host, sp, who, pin) as session:
+            for call in calls:
+                call(session)
+
+    return change
 
 
-def new_key_in_a_transaction(host: Initiator) -> None:
-    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
-    session.raw(b"\xfb\x00")
+def generate_key(session: OpalSession) -> None:
     session.call(KEY, uids.GEN_KEY)
+
+
+def begin(session: OpalSession) -> None:
+    session.raw(b"\xfb\x00")
+
+
+def commit(session: OpalSession) -> None:
     assert session.raw(b"\xfc\x00") == b"\xfc\x00"
 
 
-def move_and_new_key_in_a_transaction(host: Initiator) -> None:
-    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
-    session.raw(b"\xfb\x00")
-    session.set(ROW, {3: 2048})
-    session.call(KEY, uids.GEN_KEY)
-    assert session.raw(b"\xfc\x00") == b"\xfc\x00"
-
-
-def revert_by_label(host: Initiator) -> None:
-    with OpalSession(host, uids.ADMIN_SP, uids.PSID, PSID) as session:
-        session.call(uids.ADMIN_SP, uids.REVERT)
-
-
-def revert_locking(host: Initiator) -> None:
-    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
-        session.call(uids.THIS_SP, uids.REVERT_SP)
-
-
-def revert_locking_but_the_global_range(host: Initiator) -> None:
-    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
-        session.call(uids.THIS_SP, uids.REVERT_SP, Named(0x060000, 1))
-
-
-def lock_the_range(host: Initiator) -> None:
-    lock(host, USER2, 1)
-
-
-def resize_the_range(host: Initiator) -> None:
-    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
-        session.set(ROW, {4: 512})
-
-
-def change_the_pin(host: Initiator) -> None:
-    with OpalSession(host, uids.LOCKING_SP, USER, USER2) as session:
-        session.set(uids.c_pin(USER), {3: NEW})
-
-
-ERASURES: dict[Change, list[int]] = {
-    new_key: IN_RANGE,
-    new_key_in_a_transaction: IN_RANGE,
-    move_and_new_key_in_a_transaction: IN_RANGE,
-    revert_by_label: IN_RANGE + OUTSIDE,
-    revert_locking: IN_RANGE + OUTSIDE,
-    revert_locking_but_the_global_range: IN_RANGE,
+new_key = session_of(ADMIN1, OWNER, generate_key)
+# Each with the blocks that it erases.
+ERASURES: dict[str, tuple[Change, list[int]]] = {
+    "new key": (new_key, IN_RANGE),
+    "new key in a transaction": (session_of(ADMIN1, OWNER, begin, generate_key, commit), IN_RANGE),
+    "range moved and new key in a transaction": (
+        session_of(ADMIN1, OWNER, begin, lambda s: s.set(ROW, {3: 2048}), generate_key, commit),
+        IN_RANGE,
+    ),
+    "revert by label": (
+        session_of(uids.PSID, PSID, lambda s: s.call(uids.ADMIN_SP, uids.REVERT), sp=uids.ADMIN_SP),
+        IN_RANGE + OUTSIDE,
+    ),
+    "revert of locking": (
+        session_of(ADMIN1, OWNER, lambda s: s.call(uids.THIS_SP, uids.REVERT_SP)),
+        IN_RANGE + OUTSIDE,
+    ),
+    "revert of locking except the global range": (
+        session_of(
+            ADMIN1, OWNER, lambda s: s.call(uids.THIS_SP, uids.REVERT_SP, Named(0x060000, 1))
+        ),
+        IN_RANGE,
+    ),
 }
-CHANGES = [*ERASURES, lock_the_range, resize_the_range, change_the_pin]
+CHANGES: dict[str, Change] = {
+    **{name: change for name, (change, _) in ERASURES.items()},
+    "range locked": lambda host: lock(host, USER2, 1),
+    "range resized": session_of(ADMIN1, OWNER, lambda s: s.set(ROW, {4: 512})),
+    "new PIN": session_of(USER, USER2, lambda s: s.set(uids.c_pin(USER), {3: NEW})),
+}
 
 
-def name(change: Change) -> str:
-    return change.__name__
-
-
-@pytest.mark.parametrize("erase", ERASURES, ids=name)
+@pytest.mark.parametrize(("erase", "blocks"), ERASURES.values(), ids=ERASURES)
 def test_a_copy_of_a_leftover_opens_nothing_after_an_erase(
-    dying: DyingDrive, erase: Change
+    dying: DyingDrive, erase: Change, blocks: list[int]
 ) -> None:
     dying.launch(dying.at(0, STEPS.index("fsync") + 1))
     dying.wait()
@@ -184,11 +174,10 @@ def test_a_copy_of_a_leftover_opens_nothing_after_an_erase(
     dying.start()
     assert leftovers(dying) == []
     erase(dying.connect())
-    kept = set(IN_RANGE + OUTSIDE) - set(ERASURES[erase])
-    assert opened(medium, keys, MARKS, 4096) == sorted(kept)
+    assert opened(medium, keys, MARKS, 4096) == sorted({*IN_RANGE, *OUTSIDE} - set(blocks))
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=name)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_kill_at_every_step_leaves_the_old_or_the_new_state(
     owned: Path, dying: DyingDrive, change: Change
 ) -> None:
@@ -223,7 +212,7 @@ def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
         assert key.hex().encode() not in drive.path("state.json").read_bytes()
 
 
-def test_power_on_ends_at_every_step_and_is_done_at_the_next(dying: DyingDrive) -> None:
+def test_a_power_on_killed_at_every_step_succeeds_next_time(dying: DyingDrive) -> None:
     for step, call in enumerate(STEPS, 1):
         dying.launch(dying.at(0, step))
         assert dying.wait() == -9
@@ -265,7 +254,7 @@ def test_a_reset_locks_though_its_outcome_cannot_be_written(
     assert dying.io().read(256, 1).data == BLOCK, "the next change is written again"
 
 
-def test_a_failing_write_is_told_and_memory_and_file_stay_one(
+def test_a_failed_write_is_reported_and_memory_matches_the_file(
     owned: Path, dying: DyingDrive
 ) -> None:
     for step in range(1, STEPS.index("close") + 1):
@@ -293,22 +282,22 @@ def test_a_full_disk_locks_nothing_open_and_loses_nothing(dying: DyingDrive) -> 
     dying.start()
     host = dying.connect()
     lock(host, USER2, 1, locked=False)
-    kept = dying.path("state.json").read_bytes()
+    before = dying.path("state.json").read_bytes()
     for limit in (0, resource.RLIM_INFINITY):
         resource.prlimit(dying.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         if limit == 0:
-            assert refused(lock_the_range, host) == Status.TPER_MALFUNCTION
-            assert dying.path("state.json").read_bytes() == kept and leftovers(dying) == []
+            assert refused(lock, host, USER2, 1) == Status.TPER_MALFUNCTION
+            assert dying.path("state.json").read_bytes() == before and leftovers(dying) == []
             assert dying.io().read(256, 1).status == 0, "the refused change is undone"
             assert dying.ask("power-cycle")["ok"]
         host = dying.connect()
         assert dying.io().read(256, 1).status == DENIED
-    assert dying.path("state.json").read_bytes() == kept
+    assert dying.path("state.json").read_bytes() == before
     lock(host, USER2, 1, locked=False)
     assert dying.io().read(256, 1).data == BLOCK
 
 
-def test_a_write_that_cannot_be_kept_leaves_no_range_open(dying: DyingDrive) -> None:
+def test_a_failed_table_write_leaves_no_range_open(dying: DyingDrive) -> None:
     """A transaction locks a range and writes to a table that has no room on the host's disk."""
     dying.start()
     host = dying.connect()
@@ -329,7 +318,7 @@ def test_a_write_that_cannot_be_kept_leaves_no_range_open(dying: DyingDrive) -> 
     assert dying.io().read(256, 1).status == DENIED
 
 
-def test_only_what_a_killed_write_left_is_swept(tmp_path: Path) -> None:
+def test_only_files_of_a_killed_write_are_swept(tmp_path: Path) -> None:
     path = tmp_path / "disk.state"
     others = [
         path, tmp_path / ".disk.state.0123abcg", tmp_path / ".disk.state.0123abc",
@@ -339,5 +328,4 @@ def test_only_what_a_killed_write_left_is_swept(tmp_path: Path) -> None:
         file.write_bytes(b"x")
     (tmp_path / ".disk.state.01234567").mkdir()
     sweep_leftovers(path)
-    left = {*others, tmp_path / ".disk.state.01234567"}
-    assert set(tmp_path.iterdir()) == left
+    assert set(tmp_path.iterdir()) == {*others, tmp_path / ".disk.state.01234567"}

@@ -21,13 +21,13 @@ END = 64  # of the shadow
 def media(tmp_path: Path) -> EncryptedMedia:
     """Two open segments that meet at block 32, and a locked one from block 2048 on."""
     fd = open_backing(tmp_path / "disk", BLOCKS * BLOCK)
-    made = EncryptedMedia(fd, BLOCK, Stats(tmp_path / "stats"))
-    made.segments = (
+    medium = EncryptedMedia(fd, BLOCK, Stats(tmp_path / "stats"))
+    medium.segments = (
         Segment(0, 32, True, True, AesXts(os.urandom(64), BLOCK)),
         Segment(32, 2048, True, True, AesXts(os.urandom(32), BLOCK)),
         Segment(2048, BLOCKS, False, False, None),
     )
-    return made
+    return medium
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def read(media: EncryptedMedia, lba: int, blocks: int) -> bytes:
     return target.tobytes()
 
 
-def test_a_command_may_span_segments_but_no_locked_one(media: EncryptedMedia) -> None:
+def test_a_command_may_span_open_segments_only(media: EncryptedMedia) -> None:
     data = os.urandom(64 * BLOCK)
     media.write(0, memoryview(bytearray(data)))
     assert read(media, 0, 64) == data and read(media, 31, 2) == data[31 * BLOCK : 33 * BLOCK]
@@ -92,7 +92,7 @@ CHANGES: dict[str, Callable[[EncryptedMedia, int, int], None]] = {
         *((name, END - 1, 1) for name in CHANGES if name != "read"),
     ],
 )
-def test_nothing_changes_the_shadow_or_what_it_hides(
+def test_commands_into_the_shadow_change_no_block(
     media: EncryptedMedia, shadow: Shadow, command: str, lba: int, blocks: int
 ) -> None:
     data = os.urandom(2 * END * BLOCK)

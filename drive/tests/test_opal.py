@@ -55,7 +55,7 @@ def test_a_locked_range_is_neither_read_nor_written(sed: Drive, owned: Initiator
 @pytest.mark.conformance("initiator", "StartSession SessionManager refused")
 def test_no_wrong_pin_opens_a_session(owned: Initiator) -> None:
     factory_pin = msid(owned)
-    for pin in (b"wrong", b"", bytes(32), None):
+    for pin in (b"wrong", b"", USER2 + b"\0", None):
         status = refused(OpalSession, owned, uids.LOCKING_SP, USERS[1], pin)
         assert status == Status.NOT_AUTHORIZED
     for sp, who in ((uids.ADMIN_SP, uids.SID), (uids.LOCKING_SP, ADMIN1)):
@@ -64,11 +64,6 @@ def test_no_wrong_pin_opens_a_session(owned: Initiator) -> None:
     assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[1], USER3) == 1
     assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[5], b"x") == 1
     assert refused(OpalSession, owned, uids.LOCKING_SP, uids.SID, OWNER) == 1
-
-
-def test_a_pin_and_the_same_with_zero_bytes_are_different(owned: Initiator) -> None:
-    padded = USER2 + b"\0"
-    assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[1], padded) == 1
 
 
 def test_the_try_limit_locks_an_authority_out_until_power_is_lost(
@@ -85,13 +80,6 @@ def test_the_try_limit_locks_an_authority_out_until_power_is_lost(
     assert sed.ask("power-cycle")["ok"]
     with start(USER2):
         pass
-
-
-def test_the_right_pin_forgives_wrong_ones(owned: Initiator) -> None:
-    for _ in range(2):
-        for _ in range(4):
-            assert refused(lock, owned, b"guess", 1) == Status.NOT_AUTHORIZED
-        lock(owned, USER2, 1, locked=False)
 
 
 @pytest.mark.conformance(
@@ -214,7 +202,7 @@ def test_a_revert_erases_everything_and_gives_the_drive_back(
 
 
 @pytest.mark.conformance("initiator", "RevertSP ThisSP")
-def test_revert_sp_may_keep_the_global_range_s_data(sed: Drive, owned: Initiator) -> None:
+def test_revert_sp_can_keep_the_global_ranges_data(sed: Drive, owned: Initiator) -> None:
     queue = sed.io()
     data = b"secret".ljust(4096)
     queue.write(0, data)
@@ -278,15 +266,6 @@ def test_rules_that_mean_nothing_are_refused(owned: Initiator, terms: list[Value
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         row = uids.ACE_READ_LOCKED[1]
         assert refused(session.set, row, {3: terms}) == Status.INVALID_PARAMETER
-
-
-@pytest.mark.conformance("initiator", "Authenticate ThisSP")
-def test_authenticate_adds_an_authority_to_an_open_session(owned: Initiator) -> None:
-    with OpalSession(owned, uids.LOCKING_SP) as session:
-        assert session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[1], Named(0, b"no")) == [0]
-        assert refused(session.set, uids.LOCKING_ROWS[1], {7: 1}) == 1
-        assert session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[1], Named(0, USER2)) == [1]
-        session.set(uids.LOCKING_ROWS[1], {7: 1})
 
 
 @pytest.mark.conformance("initiator", "Random ThisSP", "Next Locking")

@@ -85,8 +85,8 @@ def test_losing_power_brings_the_shadow_back_and_a_restart_keeps_it(
 def test_a_user_may_be_allowed_to_end_the_shadow(owned: Initiator) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     with OpalSession(owned, uids.LOCKING_SP, USER, USER2) as session:
-        done: list[Value] = [Named(2, 1)]
-        assert refused(session.call, uids.MBR_CONTROL, uids.SET, Named(1, done)) == 1
+        columns: list[Value] = [Named(2, 1)]
+        assert refused(session.call, uids.MBR_CONTROL, uids.SET, Named(1, columns)) == 1
     with admin(owned) as session:
         session.set(uids.ACE_MBR_DONE, {3: [Named(uids.HALF_AUTHORITY_REF, USER)]})
     with OpalSession(owned, uids.LOCKING_SP, USER, USER2) as session:
@@ -98,7 +98,7 @@ def test_a_user_may_be_allowed_to_end_the_shadow(owned: Initiator) -> None:
 @pytest.mark.conformance(
     "initiator", "Set DataStore", "Get DataStore", "Set DataStore refused", "Get DataStore refused"
 )
-def test_the_data_store_keeps_bytes_for_those_who_may(owned: Initiator) -> None:
+def test_only_granted_users_access_the_data_store(owned: Initiator) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     end = (10 << 20) - 1
     with admin(owned) as session:
@@ -125,7 +125,7 @@ def test_the_data_store_keeps_bytes_for_those_who_may(owned: Initiator) -> None:
         assert refusal == Status.NOT_AUTHORIZED
 
 
-def test_an_answer_beyond_the_host_s_limit_is_refused_until_it_raises_it(
+def test_an_answer_beyond_the_hosts_limit_is_refused(
     owned: Initiator,
 ) -> None:
     with admin(owned) as session:
@@ -143,7 +143,7 @@ def test_an_answer_beyond_the_host_s_limit_is_refused_until_it_raises_it(
 
 
 def test_an_aborted_transaction_leaves_nothing(sed: Drive, owned: Initiator) -> None:
-    kept = sed.path("state.json").read_bytes()
+    before = sed.path("state.json").read_bytes()
     with admin(owned) as session:
         assert session.raw(BEGIN) == BEGIN
         session.set(uids.LOCKING_ROWS[1], {3: 256, 4: 256, 5: 1, 6: 1, 7: 1, 8: 1})
@@ -155,10 +155,10 @@ def test_an_aborted_transaction_leaves_nothing(sed: Drive, owned: Initiator) -> 
         assert session.raw(ABORT) == ABORT
         assert session.get(uids.LOCKING_ROWS[1], 3, 4) == {3: 0, 4: 0}
         assert read_bytes(session, uids.DATA_STORE, 0, 8) == bytes(9)
-    assert sed.path("state.json").read_bytes() == kept
+    assert sed.path("state.json").read_bytes() == before
 
 
-def test_a_committed_transaction_takes_effect_as_a_whole(sed: Drive, owned: Initiator) -> None:
+def test_a_committed_transaction_takes_effect_at_once(sed: Drive, owned: Initiator) -> None:
     with admin(owned) as session:
         assert session.raw(BEGIN) == BEGIN
         session.set(uids.LOCKING_ROWS[1], {3: 256, 4: 256, 5: 1, 6: 1})
@@ -175,7 +175,7 @@ def test_a_committed_transaction_takes_effect_as_a_whole(sed: Drive, owned: Init
 
 
 @pytest.mark.parametrize("ending", ["end-session", "disconnect", "power-cycle", "garbage", "kill"])
-def test_what_ends_the_session_undoes_its_transaction(
+def test_the_end_of_a_session_undoes_its_transaction(
     sed: Drive, owned: Initiator, ending: str
 ) -> None:
     session = admin(owned)

@@ -29,7 +29,6 @@ LOCKING_NAMES = ("Admin1", "User1", "User2")
 EXTENTS = {1: (256, 256), 2: (512, 256)}
 PLACES = (0, 300, 600)  # a block outside of the ranges, and one in each
 BLOCK = 4096
-USUAL = ("Admin1", "Admin1", "Admin1", "User1", "User2", "SID")
 RIGHT = (True,) * 5 + (False,)
 SELDOM = st.sampled_from((False, False, False, True))
 
@@ -129,6 +128,11 @@ class Drive(RuleBasedStateMachine):
     def in_force(self) -> Model:
         return self.saved or self.model
 
+    @property
+    def opened(self) -> OpalSession:
+        assert self.session is not None
+        return self.session
+
     def log_in_status(self, name: str, right: bool) -> int:
         if self.model.pin_of(name) is None:
             return Status.NOT_AUTHORIZED
@@ -149,9 +153,8 @@ class Drive(RuleBasedStateMachine):
         return self.in_locking_sp and "Admin1" in self.who
 
     def call(self, row: bytes, method: bytes, *parameters: object) -> int:
-        assert self.session is not None
         try:
-            self.session.call(row, method, *parameters)  # type: ignore[arg-type]
+            self.opened.call(row, method, *parameters)  # type: ignore[arg-type]
         except RefusedError as error:
             return error.status
         return Status.SUCCESS
@@ -186,12 +189,11 @@ class Drive(RuleBasedStateMachine):
     @precondition(lambda self: self.session is not None and self.in_locking_sp)
     @rule(name=st.sampled_from(LOCKING_NAMES))
     def authenticate(self, name: str) -> None:
-        assert self.session is not None
         full = name not in self.who and len(self.who) >= 2
         expected = Status.NOT_AUTHORIZED if full else Status(self.log_in_status(name, True))
         pin = self.model.pin_of(name) or b"none"
         try:
-            answer = self.session.call(uids.THIS_SP, uids.AUTHENTICATE, NAMES[name], Named(0, pin))
+            answer = self.opened.call(uids.THIS_SP, uids.AUTHENTICATE, NAMES[name], Named(0, pin))
         except RefusedError as error:
             assert error.status == expected and (full or expected == Status.AUTHORITY_LOCKED_OUT)
         else:
@@ -202,26 +204,23 @@ class Drive(RuleBasedStateMachine):
     @precondition(lambda self: self.session is not None)
     @rule(really=SELDOM)
     def end_session(self, really: bool) -> None:
-        assert self.session is not None
         if not really:
             return
-        assert self.session.raw(b"\xfa") == b"\xfa"
+        assert self.opened.raw(b"\xfa") == b"\xfa"
         self.end()
 
     @precondition(lambda self: self.session is not None)
     @rule()
     def begin(self) -> None:
-        assert self.session is not None
-        assert self.session.raw(b"\xfb\0") == b"\xfb" + bytes([self.saved is not None])
+        assert self.opened.raw(b"\xfb\0") == b"\xfb" + bytes([self.saved is not None])
         if self.saved is None:
             self.saved = copy.deepcopy(self.model)
 
     @precondition(lambda self: self.session is not None)
     @rule(commit=st.booleans())
     def finish(self, commit: bool) -> None:
-        assert self.session is not None
         good = commit and self.saved is not None
-        answer = self.session.raw(b"\xfc" + bytes([not commit]))
+        answer = self.opened.raw(b"\xfc" + bytes([not commit]))
         assert answer == b"\xfc" + bytes([not good])
         if self.saved is not None and not commit:
             self.model = self.saved
@@ -346,12 +345,11 @@ class Drive(RuleBasedStateMachine):
     @precondition(lambda self: self.session is not None and self.is_admin())
     @rule(number=st.sampled_from((1, 2)))
     def look(self, number: int) -> None:
-        assert self.session is not None
         row = self.model.ranges[number]
         start, length = EXTENTS[number] if row.set_up else (0, 0)
         states = (row.enabled, row.enabled, row.read_locked, row.write_locked)
         columns = (start, length, *map(int, states))
-        assert self.session.get(uids.LOCKING_ROWS[number], 3, 8) == dict(enumerate(columns, 3))
+        assert self.opened.get(uids.LOCKING_ROWS[number], 3, 8) == dict(enumerate(columns, 3))
 
     @rule(place=st.sampled_from(PLACES), mark=st.binary(min_size=4, max_size=4))
     def write(self, place: int, mark: bytes) -> None:
@@ -361,17 +359,15 @@ class Drive(RuleBasedStateMachine):
             self.media.write(place, memoryview(bytearray(data)))
         except AccessDeniedError:
             assert self.locked(number, "write_locked")
-        else:
-            assert not self.locked(number, "write_locked")
-            self.written[place] = data, self.in_force.version(place)
+            return
+        assert not self.locked(number, "write_locked")
+        self.written[place] = data, self.in_force.version(place)
 
     # What must hold after each step.
 
-    def locked(self, number: int, what: str) -> bool:
-        if number == 0:
-            return False
-        row = self.in_force.ranges[number]
-        return row.enabled and bool(getattr(row, what))
+    def locked(self, number: int, lock: str) -> bool:
+        row = self.in_force.ranges.get(number, Range())
+        return row.enabled and bool(getattr(row, lock))
 
     @invariant()
     def blocks_are_as_the_model_says(self) -> None:

@@ -19,9 +19,8 @@ from drive.tests.opal_host import (
     exchange,
     features,
     lock,
+    own_with_range,
     refused,
-    set_up_range,
-    take_ownership,
 )
 from drive.tests.process import Drive
 
@@ -36,8 +35,7 @@ def test_discovery_follows_activation_and_locking(host: Initiator) -> None:
     assert features(host)[1][0] == 0x11, "TPer.Sync, which the kernel needs, and Streaming"
     assert host.security_receive(2, 0).status == 0x4002, "no ComID is handed out, nor claimed"
     assert features(host)[2][0] & 0b111 == 0b001
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     assert features(host)[2][0] & 0b111 == 0b011
     lock(host, USER2, 1)
     assert features(host)[2][0] & 0b111 == 0b111
@@ -53,7 +51,7 @@ def test_geometry_is_the_disk_s(
 
 
 @pytest.mark.conformance("initiator", "Properties SessionManager")
-def test_properties_name_limits_that_fit_the_kernel_s_buffer(host: Initiator) -> None:
+def test_properties_fit_the_kernels_buffer(host: Initiator) -> None:
     mine: list[Value] = [Named(b"MaxComPacketSize", 2048)]
     call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [Named(0, mine)])
     answer = parse(decode(exchange(host, Message(0, 0, call))))
@@ -75,21 +73,17 @@ def test_one_session_at_a_time_and_it_ends_with_its_host(sed: Drive, owned: Init
         pass
 
 
-def test_garbage_ends_the_session_and_a_wrong_session_gets_no_answer(
-    sed: Drive, owned: Initiator
-) -> None:
+def test_garbage_ends_the_session_and_a_wrong_number_gets_no_answer(owned: Initiator) -> None:
     session = OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER)
     stranger = Message(session.tper_number, session.host_number + 1, b"\xfa")
     assert exchange(owned, stranger) == b""
-    own_numbers = Message(session.tper_number, session.host_number, b"\xfa")
-    assert exchange(sed.connect(), own_numbers) == b"", "it is the session of another controller"
     assert session.get(uids.LOCKING_INFO, 4, 4) == {4: 8}
     answer = parse(decode(session.raw(b"\xf0\xf0\xf0")))
     assert answer[:3] == [Control.CALL, uids.SESSION_MANAGER, uids.CLOSE_SESSION]
     assert session.raw(b"\xfa") == b""
 
 
-def test_the_transport_refuses_what_is_no_com_packet(owned: Initiator) -> None:
+def test_a_payload_that_is_no_com_packet_is_refused(owned: Initiator) -> None:
     good = pack(Message(0, 0, b""))
     for protocol, com_id, data in (
         (1, COM_ID, b"short"), (1, COM_ID + 1, good), (3, COM_ID, good), (1, COM_ID, b"\xff" * 512),

@@ -22,8 +22,8 @@ from drive.tests.opal_host import (
     features,
     lock,
     msid,
+    own_with_range,
     refused,
-    set_up_range,
     take_ownership,
 )
 from drive.tests.process import PSID, Drive
@@ -40,7 +40,7 @@ def lock_on(host: Host, events: list[int]) -> None:
 # TPER_RESET.
 
 
-def test_tper_reset_locks_what_lists_it_once_it_is_enabled(sed: Drive, ranged: Initiator) -> None:
+def test_an_enabled_tper_reset_locks_ranges_that_list_it(sed: Drive, ranged: Initiator) -> None:
     lock_on(ranged, [0, 3])
     assert ranged.security_send(2, 4, bytes(512)).status == 0x4002, "it is off by default"
     assert sed.io().read(256, 1).status == 0
@@ -54,7 +54,7 @@ def test_tper_reset_locks_what_lists_it_once_it_is_enabled(sed: Drive, ranged: I
     assert status["shadowed"], "it covers all of this small disk"
 
 
-def test_tper_reset_leaves_what_does_not_list_it(sed: Drive, ranged: Initiator) -> None:
+def test_a_tper_reset_leaves_other_ranges_open(sed: Drive, ranged: Initiator) -> None:
     with OpalSession(ranged, uids.ADMIN_SP, uids.SID, OWNER) as session:
         session.set(uids.TPER_INFO, {8: 1})
     assert ranged.security_send(2, 4, bytes(512)).status == 0
@@ -127,11 +127,10 @@ def test_block_sid_is_not_there_without_its_switch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("events", [[0], [0, 1], [1]])
-def test_a_hardware_reset_locks_what_lists_it(tmp_path: Path, events: list[int]) -> None:
+def test_a_hardware_reset_locks_ranges_that_list_it(tmp_path: Path, events: list[int]) -> None:
     tper = Direct.make(tmp_path)
     host = Direct(tper)
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     lock_on(host, events)
     open_session = OpalSession(Direct(tper, owner=2), uids.ADMIN_SP)
     tper.reset()
@@ -159,16 +158,6 @@ def test_an_authority_can_be_locked_out_by_name(blockable: Tper) -> None:
         pass
 
 
-def test_calls_are_counted_by_method_table_and_status(blockable: Tper) -> None:
-    host = Direct(blockable)
-    take_ownership(host, OWNER)
-    with pytest.raises(RefusedError):
-        OpalSession(host, uids.ADMIN_SP, uids.SID, b"wrong")
-    calls = {(c["method"], c["table"], c["status"]): c["count"] for c in blockable.calls()}
-    assert calls["Set", "C_PIN", "SUCCESS"] == 1 and calls["Activate", "SP", "SUCCESS"] == 1
-    assert calls["StartSession", "SessionManager", "NOT_AUTHORIZED"] == 1
-
-
 def test_an_idle_session_gives_way_after_the_time_its_host_named(blockable: Tper) -> None:
     OpalSession(Direct(blockable), uids.ADMIN_SP, timeout_ms=1)
     other = Direct(blockable, owner=2)
@@ -184,8 +173,7 @@ def test_an_idle_session_gives_way_after_the_time_its_host_named(blockable: Tper
 def test_a_drive_may_use_aes_128(tmp_path: Path) -> None:
     tper = Direct.make(tmp_path, key_bits=128)
     host = Direct(tper)
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         key = session.get(uids.LOCKING_ROWS[1], 10, 10)[10]
         assert key == uids.key_rows(128)[1]

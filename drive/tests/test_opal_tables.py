@@ -65,7 +65,7 @@ def test_an_administrator_reads_every_row_of_the_locking_sp(owned: Initiator) ->
 
 
 @pytest.mark.conformance("initiator", "GetACL AccessControl", "GetACL AccessControl refused")
-def test_the_access_control_lists_say_what_holds(owned: Initiator) -> None:
+def test_get_acl_returns_the_specified_aces(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP) as session:
 
         def acl(row: bytes, method: bytes) -> Value:
@@ -132,21 +132,21 @@ def test_a_cell_block_that_means_nothing_is_refused(
 @pytest.mark.conformance(
     "initiator", "Set ACE", "Set Authority", "Set C_PIN", "Authenticate ThisSP", "Set Locking"
 )
-def test_rules_decide_and_can_be_changed_only_where_the_specification_says(
+def test_only_specified_rules_can_be_changed(
     owned: Initiator,
 ) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         session.set(USERS[2], {5: 1})
         session.set(uids.c_pin(USERS[2]), {3: b"third"})
-        both: list[Value] = [
+        expression: list[Value] = [
             Named(uids.HALF_AUTHORITY_REF, USERS[1]), Named(uids.HALF_AUTHORITY_REF, USERS[2]),
             Named(uids.HALF_BOOLEAN_ACE, 0),
         ]  # fmt: skip
-        session.set(uids.ACE_READ_LOCKED[1], {3: both})
-        assert session.get(uids.ACE_READ_LOCKED[1])[3] == both
+        session.set(uids.ACE_READ_LOCKED[1], {3: expression})
+        assert session.get(uids.ACE_READ_LOCKED[1])[3] == expression
         for ace in (uids.ACE_ANYBODY, uids.ACE_ADMIN, ACE_SET_RULE, uids.ace(0x3F001)):
-            assert refused(session.call, ace, uids.SET, Named(1, [Named(3, both)])) == 1
+            assert refused(session.call, ace, uids.SET, Named(1, [Named(3, expression)])) == 1
         for column in (0, 1, 4):
             values: Value = [Named(column, b"x")]
             assert refused(session.call, ACE_GET_ALL, uids.SET, Named(1, values)) == 1
@@ -181,7 +181,7 @@ def test_an_enabled_user_without_a_pin_cannot_log_in(owned: Initiator) -> None:
 
 
 @pytest.mark.conformance("initiator", "Revert SP", "Set TPerInfo", "Set TPerInfo refused")
-def test_the_admin_sp_has_an_administrator_of_its_own(owned: Initiator) -> None:
+def test_the_admin_sp_has_a_separate_administrator(owned: Initiator) -> None:
     who = uids.ADMIN_SP_ADMIN1
     with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
         session.set(uids.c_pin(who), {3: b"house"})

@@ -22,9 +22,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("content", [TEXT, TEXT[:64], bytes(64), b"7\n"], ids=len)
 @pytest.mark.parametrize("option", ["--stats", "--control", "--state", "--ready-file"])
-def test_a_file_that_is_not_the_drive_s_is_refused(
-    tmp_path: Path, option: str, content: bytes
-) -> None:
+def test_a_foreign_file_is_refused_unchanged(tmp_path: Path, option: str, content: bytes) -> None:
     (tmp_path / "precious").write_bytes(content)
     before = state_of(tmp_path)["precious"]
     code, sentence = refusal(tmp_path, *NEW, option, "precious")
@@ -51,14 +49,14 @@ def test_a_link_to_a_state_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     state, moved = tmp_path / "disk.img.state", tmp_path / "moved"
     state.rename(moved)
     state.symlink_to("moved")
-    kept = moved.read_bytes()
+    before = moved.read_bytes()
     code, sentence = refusal(tmp_path, "disk.img", "--opal")
     assert code == 1 and "disk.img.state is" in sentence
-    assert state.is_symlink() and moved.read_bytes() == kept
+    assert state.is_symlink() and moved.read_bytes() == before
 
 
 @pytest.mark.parametrize("end", ["mbr", "datastore"])
-def test_what_stands_in_the_place_of_a_table_is_left(tmp_path: Path, end: str) -> None:
+def test_a_foreign_file_in_a_tables_place_is_refused(tmp_path: Path, end: str) -> None:
     path = tmp_path / f"disk.img.state.{end}"
     path.write_bytes(TEXT)
     code, sentence = refusal(tmp_path, *NEW)
@@ -72,14 +70,14 @@ def test_what_stands_in_the_place_of_a_table_is_left(tmp_path: Path, end: str) -
      ("--control", "disk.img"), ("--ready-file", "disk.img"), ("--stats", "disk.img.state"),
      ("--ready-file", "disk.img.state.mbr"), ("--stats", "disk.img.control")],
 )  # fmt: skip
-def test_two_files_of_a_drive_are_never_one(tmp_path: Path, first: str, second: str) -> None:
+def test_one_path_for_two_files_is_refused(tmp_path: Path, first: str, second: str) -> None:
     code, sentence = refusal(tmp_path, *NEW, first, second)
     assert code == 1 and "name two files" in sentence
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_a_socket_that_somebody_uses_is_left(tmp_path: Path, kind: int) -> None:
+def test_a_socket_in_use_is_refused(tmp_path: Path, kind: int) -> None:
     path = tmp_path / "somebody"
     with socket.socket(socket.AF_UNIX, kind) as others:
         others.bind(str(path))
@@ -91,7 +89,7 @@ def test_a_socket_that_somebody_uses_is_left(tmp_path: Path, kind: int) -> None:
         assert path.stat().st_ino == inode
 
 
-def test_the_drive_s_own_files_are_taken_again(tmp_path: Path) -> None:
+def test_a_restarted_drive_reuses_its_own_files(tmp_path: Path) -> None:
     words = ("--stats", "counters", "--ready-file", "ready", "--control", "socket")
     for name in ("counters", "ready"):
         (tmp_path / name).touch()  # made empty for it

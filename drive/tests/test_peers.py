@@ -35,11 +35,11 @@ def as_nobody(port: int) -> str:
     if shutil.which("setpriv") is None or not Path(PYTHON).exists():
         pytest.skip(f"setpriv (Debian package util-linux) or {PYTHON} is missing")
     second = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*second, PYTHON, "-IS", "-c", HOST, str(port)],
         capture_output=True, text=True, check=True, cwd="/",
     )  # fmt: skip
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def test_another_user_is_refused_and_named_in_the_log(plain: Drive) -> None:
@@ -57,7 +57,7 @@ def test_another_user_may_be_allowed(plain: Drive, allowed: str) -> None:
     assert ("every user of this machine can use this drive" in plain.log()) is (allowed == "all")
 
 
-def test_a_user_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unknown_user_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no-such-user.*give a name, a number or all"):
         options.parse([str(tmp_path / "x"), "--size", "1M", "--allow-user", "no-such-user"])
 
@@ -111,7 +111,7 @@ def test_the_kernels_answer_and_its_table_agree(pair: Pair) -> None:
     assert answer[1] == os.fstat(theirs.fileno()).st_ino
 
 
-def test_what_nobody_can_check_is_said_at_start(plain: Drive) -> None:
+def test_hosts_without_a_user_check_give_a_warning_at_start(plain: Drive) -> None:
     me = frozenset({os.geteuid()})
     assert unknown_hosts("127.0.0.1", me) is None
     assert unknown_hosts("127.9.9.9", me) is None

@@ -50,7 +50,7 @@ def test_at_rest_it_takes_its_idle_power(plain: Drive, idle_w: float) -> None:
     assert reported(host) == (0, None)
 
 
-def test_what_it_writes_costs_joules_for_a_second(plain: Drive) -> None:
+def test_a_write_raises_the_power_for_a_second(plain: Drive) -> None:
     plain.ask("measure-power", idle_w=1.0, j_per_byte_written=1e-4)
     queue, host = plain.io(), plain.connect()
     until(lambda: bool(reported(host)[1]))
@@ -63,6 +63,6 @@ def test_what_it_writes_costs_joules_for_a_second(plain: Drive) -> None:
 
 
 @pytest.mark.parametrize("parameters", [{"x": 1}, {"idle_w": -1}, {"idle_w": "1"}, {"idle_w": 1e4}])
-def test_what_is_no_coefficient_is_refused(parameters: dict[str, Any]) -> None:
+def test_an_invalid_coefficient_is_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(PowerError):
         power.parse(parameters)

@@ -73,7 +73,7 @@ def finds(kind: str) -> Iterator[None]:
     assert caught.value.kind == kind
 
 
-def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
+def test_each_oracle_of_the_sealed_drive_fires(in_memory: Path) -> None:
     """The oracles themselves: each is shown what it looks for."""
     target = Target(in_memory / "drive")
     state, log = target.drive.path("state.json"), target.drive.path("log")
@@ -101,11 +101,11 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
                 medium.write(old)
                 medium.flush()
                 target.check()
-        kept = state.read_bytes()
+        before = state.read_bytes()
         target.reset()  # by its label, which inputs do not know: new keys, new salts
         with finds(CHANGE):
             target.check()
-        assert state.read_bytes() != kept
+        assert state.read_bytes() != before
         target.drive.kill()
         with finds(CRASH):
             target.check()
@@ -113,7 +113,7 @@ def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
         target.close()
 
 
-def test_what_a_kill_must_not_leave_is_noticed(in_memory: Path) -> None:
+def test_each_oracle_of_the_killed_drive_fires(in_memory: Path) -> None:
     owned = Owned(in_memory / "owned")
     try:
         owned.run(("owner", "locking", recorded().calls[:8]))

@@ -20,8 +20,8 @@ from drive.tests.opal_host import (
     RefusedError,
     lock,
     msid,
+    own_with_range,
     refused,
-    set_up_range,
     take_ownership,
 )
 from drive.tests.process import HANG_S, Drive, until
@@ -63,7 +63,7 @@ def test_a_login_may_break_off_after_every_byte(sed: Drive, thorough: bool) -> N
     with record() as sent, OpalSession(sed.connect(), uids.LOCKING_SP, ADMIN1, OWNER):
         login = bytes(sent[0])
     assert login.startswith(ICREQ) and OWNER in login and len(login) > 3000
-    kept, status = sed.path("state.json").read_bytes(), sed.ask("status")
+    before, status = sed.path("state.json").read_bytes(), sed.ask("status")
     # The first and the last ones, and those between them: all, or each 17th (odd: both ways to go).
     between = range(4, len(login) - 3, 1 if thorough else 17)
     for count in (*range(4), *between, *range(len(login) - 3, len(login) + 1)):
@@ -76,13 +76,13 @@ def test_a_login_may_break_off_after_every_byte(sed: Drive, thorough: bool) -> N
         if count % 510 == 4 or count > len(login) - 4:
             until(lambda: free(sed))
     until(lambda: free(sed))
-    assert sed.path("state.json").read_bytes() == kept
+    assert sed.path("state.json").read_bytes() == before
     assert sed.ask("status") == status
     assert "refused: 64 are open" not in sed.log(), "each of them was served"
     until(lambda: sed.proc("Threads") < 12)
 
 
-def test_two_hosts_never_get_each_other_s_answers(sed: Drive) -> None:
+def test_two_hosts_never_receive_each_others_answers(sed: Drive) -> None:
     first, second = sed.connect(), sed.connect()
     take_ownership(first, OWNER)
     factory = msid(second)
@@ -101,24 +101,23 @@ def test_two_hosts_never_get_each_other_s_answers(sed: Drive) -> None:
     until(lambda: free(sed))
 
 
-def test_a_host_that_knows_the_numbers_cannot_use_another_s_session(sed: Drive) -> None:
+def test_a_session_cannot_be_used_from_another_connection(sed: Drive) -> None:
     owner, thief = sed.connect(), sed.connect()
-    take_ownership(owner, OWNER)
-    set_up_range(owner, OWNER, 1, (256, 256), USER2)
+    own_with_range(owner)
     lock(owner, USER2, 1)
-    kept = sed.path("state.json").read_bytes()
+    before = sed.path("state.json").read_bytes()
     session = OpalSession(owner, uids.LOCKING_SP, ADMIN1, OWNER)
     unlock = encode_call(uids.LOCKING_ROWS[1], uids.SET, [Named(1, [Named(7, 0), Named(8, 0)])])
     for payload in (unlock, b"\xfa", b"\xf0"):
         packet = pack(Message(session.tper_number, session.host_number, payload))
         thief.security_send(1, COM_ID, packet)
         assert not any(thief.security_receive(1, COM_ID).data[16:])
-    assert sed.path("state.json").read_bytes() == kept
+    assert sed.path("state.json").read_bytes() == before
     assert session.get(uids.LOCKING_INFO, 4, 4) == {4: 8}, "it is still open to its owner"
     session.raw(b"\xfa")
 
 
-def test_peers_that_hang_hold_up_nobody(sed: Drive) -> None:
+def test_hung_hosts_do_not_delay_others(sed: Drive) -> None:
     unread = [raw(sed) for _ in range(4)]
     with contextlib.ExitStack() as stack:
         half = stack.enter_context(raw(sed))
@@ -157,7 +156,7 @@ def test_writes_that_are_announced_and_never_sent_do_not_pile_up(sed: Drive) -> 
     assert msid(sed.connect())
 
 
-def test_a_hung_peer_of_the_control_socket_holds_up_nobody(sed: Drive) -> None:
+def test_a_hung_control_client_does_not_delay_others(sed: Drive) -> None:
     with contextlib.ExitStack() as stack:
         for sent in (b"", b'{"command"', b"x" * 100_000):
             peer = stack.enter_context(socket.socket(socket.AF_UNIX))

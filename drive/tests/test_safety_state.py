@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,7 @@ from drive.tests.opal_host import (
     RefusedError,
     lock,
     msid,
-    set_up_range,
-    take_ownership,
+    own_with_range,
 )
 from drive.tests.process import PSID, Drive
 
@@ -30,8 +28,7 @@ SLOW = pytest.mark.slow
 
 def take_over(drive: Drive) -> Initiator:
     host = drive.connect()
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    own_with_range(host)
     assert drive.io().write(256, DATA).status == 0
     return host
 
@@ -41,28 +38,13 @@ def owned(sed: Drive) -> Initiator:
     return take_over(sed)
 
 
-@dataclass(frozen=True)
-class Size:
-    """What must not grow."""
-
-    memory_kib: int
-    threads: int
-    descriptors: int
-    files: int
-    state_bytes: int
-
-    @staticmethod
-    def of_drive(drive: Drive) -> Size:
-        with contextlib.suppress(PermissionError):  # only root may look, for it is not dumpable
-            descriptors = len(list(Path(f"/proc/{drive.pid}/fd").iterdir()))
-            return Size._with(drive, descriptors)
-        return Size._with(drive, drive.proc("FDSize"))
-
-    @staticmethod
-    def _with(drive: Drive, descriptors: int) -> Size:
-        state_bytes = drive.path("state.json").stat().st_size
-        files = len(list(drive.directory.iterdir()))
-        return Size(drive.proc("VmRSS"), drive.proc("Threads"), descriptors, files, state_bytes)
+def sizes(drive: Drive) -> tuple[int, ...]:
+    """Return the drive's threads, descriptors and files, and the bytes of its state."""
+    descriptors = drive.proc("FDSize")
+    with contextlib.suppress(PermissionError):  # only root may look, for it is not dumpable
+        descriptors = len(list(Path(f"/proc/{drive.pid}/fd").iterdir()))
+    files = len(list(drive.directory.iterdir()))
+    return drive.proc("Threads"), descriptors, files, drive.path("state.json").stat().st_size
 
 
 @pytest.mark.parametrize("cycles", [240, pytest.param(24_000, marks=SLOW)])
@@ -78,13 +60,10 @@ def test_locking_and_unlocking_makes_nothing_grow(
 
     queue = sed.io()
     run(80)
-    before = Size.of_drive(sed)
+    before, before_kib = sizes(sed), sed.proc("VmRSS")
     run(cycles)
-    after = Size.of_drive(sed)
-    assert after.memory_kib - before.memory_kib < 4 << 10
-    assert (after.threads, after.descriptors, after.files, after.state_bytes) == (
-        before.threads, before.descriptors, before.files, before.state_bytes,
-    )  # fmt: skip
+    assert sed.proc("VmRSS") - before_kib < 4 << 10
+    assert sizes(sed) == before
     assert queue.read(256, 1).data == DATA
 
 
@@ -97,17 +76,11 @@ def test_no_pin_is_found_where_others_may_look(make_drive: Callable[..., Drive])
             lock(owned, pin, 1)
     session = OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER)
     session.raw(b"\xf0\xaf" + USER2[:15])  # refused, with a PIN in it
-    status, calls = (repr(sed.ask(name)) for name in ("status", "calls"))
     process = Path(f"/proc/{sed.pid}")
-    places = {
-        "log": sed.path("log").read_bytes(),
-        "arguments": (process / "cmdline").read_bytes(),
-        "environment": b"",
-        "state": sed.path("state.json").read_bytes(),
-        "stats": sed.path("stats").read_bytes(),
-        "status": status.encode(),
-        "calls": calls.encode(),
-    }
+    files = {name: sed.path(name) for name in ("log", "state.json", "stats")}
+    places = {name: path.read_bytes() for name, path in files.items()}
+    places["arguments"] = (process / "cmdline").read_bytes()
+    places |= {name: repr(sed.ask(name)).encode() for name in ("status", "calls")}
     with contextlib.suppress(PermissionError):  # then nobody but root can read it
         places["environment"] = (process / "environ").read_bytes()
     assert b"NOT_AUTHORIZED" in places["log"], "refusals are logged"
@@ -115,5 +88,5 @@ def test_no_pin_is_found_where_others_may_look(make_drive: Callable[..., Drive])
         for pin in (OWNER, USER2, wrong, PSID):
             assert pin not in content, place
             assert pin.hex().encode() not in content.lower(), place
-        if place != "state":  # any host may read the MSID
+        if place != "state.json":  # any host may read the MSID
             assert factory not in content, place

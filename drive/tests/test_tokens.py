@@ -39,23 +39,21 @@ def _depth(value: object) -> int:
     return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
 
 
+_STRUCTURE = st.sampled_from([0xF0, 0xF1, 0xF2, 0xF3, 0xF8, 0xF9, 0xFF, 0, 0xA1])
+
+
+@given(st.binary(max_size=200) | st.lists(_STRUCTURE, max_size=40).map(bytes))
+def test_any_bytes_raise_only_token_and_packet_errors(data: bytes) -> None:
+    for read in (lambda: parse(decode(data)), lambda: parse_call(decode(data))):
+        with contextlib.suppress(TokenError):
+            read()
+    with contextlib.suppress(PacketError):
+        unpack(data)
+
+
 @given(_VALUES)
-def test_what_is_encoded_is_read_back(value: object) -> None:
+def test_encoded_values_are_decoded_unchanged(value: object) -> None:
     assert parse(decode(encode(value))) == [value]  # type: ignore[arg-type]
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_raise_nothing_but_a_token_error(data: bytes) -> None:
-    with contextlib.suppress(TokenError):
-        parse(decode(data))
-    with contextlib.suppress(TokenError):
-        parse_call(decode(data))
-
-
-@given(st.lists(st.sampled_from([0xF0, 0xF1, 0xF2, 0xF3, 0xF8, 0xF9, 0xFF, 0, 0xA1]), max_size=40))
-def test_any_structure_raises_nothing_but_a_token_error(data: list[int]) -> None:
-    with contextlib.suppress(TokenError):
-        parse(decode(bytes(data)))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +82,6 @@ def test_a_call_without_its_status_is_not_a_call() -> None:
     assert parse_call(decode(good)).named == {0: b"pin"}
     with pytest.raises(TokenError):
         parse_call(decode(good[:-5]))
-
-
-@given(st.binary(max_size=120))
-def test_any_payload_raises_nothing_but_a_packet_error(data: bytes) -> None:
-    with contextlib.suppress(PacketError):
-        unpack(data)
 
 
 @given(st.data())

@@ -32,7 +32,7 @@ ENCRYPTS = 1 << 3
     "parameters",
     [{"x": 1}, {"no_session": 2}, {"lowest_lba": -1}, {"discard_ms": "1"}, {"serial_hex": "zz"}],
 )
-def test_what_is_no_vice_is_refused(parameters: dict[str, Any]) -> None:
+def test_an_invalid_vice_is_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         vices.parse(parameters)
 
@@ -73,7 +73,7 @@ def test_a_revert_is_done_and_answered_with_an_error(sed: Drive, ranged: Initiat
     assert not sed.ask("status")["locking_active"]
 
 
-def test_geometry_and_encryption_are_what_is_declared(sed: Drive, host: Initiator) -> None:
+def test_discovery_reports_declared_geometry_and_encryption(sed: Drive, host: Initiator) -> None:
     plain = features(host)
     sed.ask("vices", opal_block_bytes=512, alignment_blocks=4, lowest_lba=1)
     assert struct.unpack(">B7xIQQ", features(host)[GEOMETRY]) == (1, 512, 4, 1)
@@ -116,12 +116,12 @@ def test_a_discard_is_refused_or_ignored(plain: Drive) -> None:
         assert discarded() == expected
 
 
-def test_identify_says_what_is_declared(plain: Drive) -> None:
-    plain.ask("vices", multipath=1, serial_hex="ff00b1")
-    controller, namespace = plain.connect().identify(1), plain.connect().identify(0, 1)
-    assert (controller[76], namespace[30]) == (0b10, 1)
-    assert controller[4:24] == b"\xff\x00\xb1".ljust(20)
-    plain.ask("vices")
-    controller, namespace = plain.connect().identify(1), plain.connect().identify(0, 1)
-    assert (controller[76], namespace[30]) == (0, 0)
-    assert controller[4:14] == b"SERIAL0001"
+def test_identify_reports_declared_vices(plain: Drive) -> None:
+    for declared, flags, serial in (
+        ({"multipath": 1, "serial_hex": "ff00b1"}, (0b10, 1), b"\xff\x00\xb1"),
+        ({}, (0, 0), b"SERIAL0001"),
+    ):
+        plain.ask("vices", **declared)
+        controller, namespace = plain.connect().identify(1), plain.connect().identify(0, 1)
+        assert (controller[76], namespace[30]) == flags
+        assert controller[4:24] == serial.ljust(20)

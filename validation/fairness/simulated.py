@@ -166,10 +166,3 @@ class Suite:
         ):
             now_s += 1.0
         return now_s + self.rules.settle_s
-
-
-def _joules(write_mib: int, read_mib: int, duration_s: float) -> float:
-    cpu_ns = round(CPU_SHARE * 1e9)  # of work that takes no longer on a slow disk
-    moved = DriveActivity(bytes_read=read_mib * _MIB, bytes_written=write_mib * _MIB)
-    power = POWER.power(Activity(cpu_ns, (moved,)), duration_s, [DRIVE])
-    return power.system_w * duration_s

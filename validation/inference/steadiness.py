@@ -31,18 +31,11 @@ def measure(quick: bool = False) -> list[Figure]:
 
 
 def _measure_size(blocks: int, suites: int) -> list[Figure]:
+    """Measure suites without carry-over, and suites with one."""
     scene = Scene(blocks=blocks, swing=0.0, ratio=1.05)
     layout = layout_of(scene)
     generator = np.random.default_rng(SEED + 8)
     simulated = simulate(scene, suites, generator)
-    return _of_carry_over(scene, layout, simulated, generator)
-
-
-def _of_carry_over(
-    scene: Scene, layout: Layout, simulated: Simulated, generator: np.random.Generator
-) -> list[Figure]:
-    """Measure suites without carry-over, and suites with one."""
-    suites = len(simulated.logs)
     carried = simulate(replace(scene, carry=CARRY), suites, generator)
     change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - np.log(scene.ratio)
     return [

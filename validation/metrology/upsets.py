@@ -73,14 +73,16 @@ def _count_flagged(
 ) -> list[Figure]:
     """Count the flags with and without the upset of a recording."""
     flag, damage = upset
-    detected = alarms = records = 0
+    detected = alarms = rows = 0
     for _ in range(count):
-        table, phase_s = _recording(meter, generator)
+        load = realistic(generator, float(generator.uniform(30, 120)), AROUND * meter.period_s)
+        table = records(load, meter, generator, dropped=DROPPED)
+        phase_s = load.start_s, load.end_s
         broken = damage(table, phase_s, generator)
         detected += flag in _flags(broken, meter, generator, phase_s)
         alarms += flag in _flags(table, meter, generator, phase_s)
-        records += len(table)
-    return _figures(f"{title}, {meter.name}", detected / count, alarms / records)
+        rows += len(table)
+    return _figures(f"{title}, {meter.name}", detected / count, alarms / rows)
 
 
 def _stuck(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
@@ -100,11 +102,6 @@ def _twice(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) 
     place = int(generator.choice(inside[1:-1]))
     copy = table.slice(place, 1).with_columns(pl.col("t_mono_ns") + COPY_NS)
     return pl.concat([table.head(place + 1), copy, table.slice(place + 1)])
-
-
-def _recording(meter: Instrument, generator: np.random.Generator) -> tuple[pl.DataFrame, Phase]:
-    load = realistic(generator, float(generator.uniform(30, 120)), AROUND * meter.period_s)
-    return records(load, meter, generator, dropped=DROPPED), (load.start_s, load.end_s)
 
 
 def _flags(

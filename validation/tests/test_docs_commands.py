@@ -65,8 +65,8 @@ class Block:
     @property
     def how(self) -> str:
         """`here`, `by hand`, `test`, or `unverified`."""
-        known = next((kind for kind in (HERE, BY_HAND) if self.run.startswith(kind)), "")
-        return known or ("test" if self.run else "unverified")
+        mark = next((mark for mark in (HERE, BY_HAND) if self.run.startswith(mark)), "")
+        return mark or ("test" if self.run else "unverified")
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -196,7 +196,7 @@ def test_the_blocks_of_a_page_run_in_their_order(page: str, checkout: Path) -> N
         for block in (b for b in SHELL if b.page == page and b.how == HERE):
             is_counting = not block.run.startswith(WITHOUT_COUNTERS)
             script = f"trap 'kill $(jobs -p) 2>&- || :' EXIT\n{_script(block)}"
-            done = subprocess.run(
+            result = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", script],
                 cwd=checkout,
                 env={**environment, "COUNTERS": str(counters if is_counting else "none")},
@@ -206,7 +206,7 @@ def test_the_blocks_of_a_page_run_in_their_order(page: str, checkout: Path) -> N
                 check=False,
                 start_new_session=True,  # who asks for a secret has no terminal
             )
-            assert done.returncode == 0, f"{block.text}\n{done.stdout}{done.stderr}"
+            assert result.returncode == 0, f"{block.text}\n{result.stdout}{result.stderr}"
 
 
 def test_the_citation_is_of_this_version() -> None:

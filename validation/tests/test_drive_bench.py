@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from validation.bench import Figure
 from validation.drive.bench import (
+    DEEP_LIMIT_PER_S,
     LOADS,
     MIB,
     OPAL_512,
     OPAL_4096,
     OPAL_OFF,
     PLAIN,
+    READ_LIMIT_MB_S,
     Load,
     Sample,
     figures,
@@ -36,33 +39,23 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
         (OPAL_512, READ): rounds(400, 900, 2000),
         (OPAL_512, DEEP): rounds(9000, 9000, 20000),
     }
-    by_name = {figure.figure: vars(figure) for figure in figures(samples)}
-    speed = by_name[f"{PLAIN}: read 1 MiB"]
-    assert (speed["value"], speed["unit"], speed["meets"]) == (
-        round(4000 * MIB / 1e6, 1),
-        "MB/s",
-        True,
-    )
-    for disk, ratio, limit, meets in ((OPAL_4096, 0.8, 0.80, True), (OPAL_512, 0.45, 0.50, False)):
-        row = by_name[f"{disk}: read 1 MiB, of the plain drive"]
-        assert (row["value"], row["target"], row["meets"]) == (ratio, limit, meets)
-    literal = by_name[f"{OPAL_512}: read 1 MiB, of Opal with locking off"]
-    assert (literal["value"], literal["target"], literal["meets"]) == (0.9, 0.5, True)
-    assert f"{PLAIN}: read 1 MiB, of Opal with locking off" not in by_name
-    deep = by_name[f"{OPAL_512}: read 4 KiB x32"]
-    assert (deep["value"], deep["unit"], deep["target"], deep["meets"]) == (
-        18000,
-        "1/s",
-        20000,
-        False,
-    )
-    cpu = by_name[f"{PLAIN}: read 1 MiB, CPU of server"]
-    assert (cpu["value"], cpu["unit"]) == (round(0.3 / (7000 * MIB / 1e9), 3), "s/GB")
-    cpu = by_name[f"{OPAL_512}: read 4 KiB x32, CPU of host"]
-    assert (cpu["value"], cpu["unit"]) == (round(0.6 / 38000 * 1e6, 1), "µs each")
+    by_name = {figure.figure: figure for figure in figures(samples)}
+    of_plain, of_opal = "read 1 MiB, of the plain drive", "read 1 MiB, of Opal with locking off"
+    server_cpu, host_cpu = round(0.3 / (7000 * MIB / 1e9), 3), round(0.6 / 38000 * 1e6, 1)
+    for name, value, unit, target, meets in (
+        (f"{PLAIN}: read 1 MiB", round(4000 * MIB / 1e6, 1), "MB/s", READ_LIMIT_MB_S, True),
+        (f"{OPAL_4096}: {of_plain}", 0.8, "ratio", 0.8, True),
+        (f"{OPAL_512}: {of_plain}", 0.45, "ratio", 0.5, False),
+        (f"{OPAL_512}: {of_opal}", 0.9, "ratio", 0.5, True),
+        (f"{OPAL_512}: read 4 KiB x32", 18000, "1/s", DEEP_LIMIT_PER_S, False),
+        (f"{PLAIN}: read 1 MiB, CPU of server", server_cpu, "s/GB", None, None),
+        (f"{OPAL_512}: read 4 KiB x32, CPU of host", host_cpu, "µs each", None, None),
+    ):
+        assert by_name[name] == Figure(name, value, unit, target, meets)
+    assert f"{PLAIN}: {of_opal}" not in by_name
 
 
-def test_the_nbd_host_reads_what_it_wrote_to_another_server(tmp_path: Path) -> None:
+def test_the_nbd_host_reads_back_data_of_another_server(tmp_path: Path) -> None:
     data, target = os.urandom(MIB), memoryview(bytearray(MIB))
     try:
         with running_nbdkit(tmp_path / "nbd", 4 * MIB) as (port, pid):

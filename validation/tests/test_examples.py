@@ -96,9 +96,9 @@ def run(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_installed_they_are_found_planned_and_sent_to_the_target(
     site: Path, tmp_path: Path
 ) -> None:
-    done = run(site, "-c", PLAN, tmp_path / "bundle.tar")
-    assert done.returncode == 0, done.stderr
-    kinds, meters, plan, words = json.loads(done.stdout)
+    result = run(site, "-c", PLAN, tmp_path / "bundle.tar")
+    assert result.returncode == 0, result.stderr
+    kinds, meters, plan, words = json.loads(result.stdout)
     assert "dmcrypt_null" in kinds and "tally" in meters
     entry: dict[str, Any] = next(e for e in plan["configurations"] if e["name"] == "null")
     assert entry == {
@@ -124,9 +124,9 @@ def test_installed_they_are_found_planned_and_sent_to_the_target(
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_plugin_holds_them_against_the_contract(site: Path, package: str) -> None:
     plugin = ("-m", "pytest", "-p", "validation.contract_plugin", "-p", "no:cacheprovider", "-q")
-    done = run(site, *plugin, "-rA", f"--fde-contract={package}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    passed = re.findall(r"^PASSED (\S+)", done.stdout, flags=re.M)
+    result = run(site, *plugin, "-rA", f"--fde-contract={package}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    passed = re.findall(r"^PASSED (\S+)", result.stdout, flags=re.M)
     assert len(passed) >= 3
     assert all(any(kind in name for kind in KINDS[package]) for name in passed)
 
@@ -153,9 +153,9 @@ def test_a_package_that_breaks_the_contract_fails_it(site: Path, tmp_path: Path)
     )
     (broken / "fde_storage_null.py").write_text(moved)
     plugin = ("-m", "pytest", "-p", "validation.contract_plugin", "-p", "no:cacheprovider", "-q")
-    done = run(broken, *plugin, f"--fde-contract={STORAGE}")
-    assert done.returncode == 1
-    assert "test_every_kind_puts_its_data_on_exactly_the_common_extent" in done.stdout
+    result = run(broken, *plugin, f"--fde-contract={STORAGE}")
+    assert result.returncode == 1
+    assert "test_every_kind_puts_its_data_on_exactly_the_common_extent" in result.stdout
 
 
 @pytest.mark.lab

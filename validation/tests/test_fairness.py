@@ -26,23 +26,23 @@ def large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def suite(model: str, rules: Rules, ratio: float = 1.0) -> Suite:
-    made = Suite(rules, devices.find(model), seed=1, ratio=ratio)
-    made.run()
-    return made
+    simulated_suite = Suite(rules, devices.find(model), seed=1, ratio=ratio)
+    simulated_suite.run()
+    return simulated_suite
 
 
-def differing(made: Suite) -> set[str]:
+def differing(suite: Suite) -> set[str]:
     return {
-        name for name, comparison in made.comparisons().items() if comparison.verdict == "differs"
+        name for name, comparison in suite.comparisons().items() if comparison.verdict == "differs"
     }
 
 
 def test_every_configuration_runs_everything_once_a_block() -> None:
-    made = suite("warm", Rules())
-    assert set(made.joules) == set(ENTRY_S)
-    runs = {len(values) for blocks in made.joules.values() for values in blocks.values()}
+    warm = suite("warm", Rules())
+    assert set(warm.joules) == set(ENTRY_S)
+    runs = {len(values) for blocks in warm.joules.values() for values in blocks.values()}
     assert runs == {len(WORKLOADS)}
-    assert {len(blocks) for blocks in made.joules.values()} == {made.blocks}
+    assert {len(blocks) for blocks in warm.joules.values()} == {warm.blocks}
 
 
 def test_discards_that_stop_at_dm_crypt_make_it_look_worse() -> None:
@@ -50,12 +50,12 @@ def test_discards_that_stop_at_dm_crypt_make_it_look_worse() -> None:
     assert differing(suite("used", replace(SAME_DISK, discard_first=True))) == set()
 
 
-def test_the_disk_of_its_own_makes_opal_look_worse() -> None:
+def test_a_separate_disk_makes_opal_look_worse() -> None:
     assert "opal" in differing(suite("specimens", replace(Rules(), one_disk=False)))
     assert differing(suite("specimens", Rules())) == set()
 
 
-def test_throttled_runs_count_only_where_nobody_looks() -> None:
+def test_throttled_runs_count_only_without_the_check() -> None:
     before = suite("heat", SAME_DISK)
     assert before.counted == before.throttled > 0
     assert suite("heat", Rules()).counted == 0

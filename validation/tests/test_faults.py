@@ -41,11 +41,6 @@ def sound(suite: Path, **run: object) -> list[Entry]:
     return [*begun, replace(end, facts={"sha256": hashlib.sha256(content).hexdigest()})]
 
 
-def test_a_finished_run_that_stays_is_not_lost() -> None:
-    final = lines(("running", "r", ""), ("finished", "r", "s"), ("suite-finished", "", ""))
-    assert oracle.lost(final[:2], final) == []
-
-
 def test_a_line_that_was_seen_and_is_gone_is_a_lost_run() -> None:
     final = lines(("running", "r", ""), ("finished", "r", "s"))
     (sentence,) = oracle.lost([replace(final[1], t_mono_ns=11)], final)
@@ -55,7 +50,9 @@ def test_a_line_that_was_seen_and_is_gone_is_a_lost_run() -> None:
 @pytest.mark.parametrize(
     ("states", "is_lost"),
     [
+        ([("suite-finished", "", "")], False),
         ([("void", "r", "target-down")], True),
+        ([("void", "r", "target-down"), ("finished", "r", "t")], True),
         ([("void", "r", "repeat")], True),  # and not done again
         ([("void", "r", "repeat"), ("finished", "r", "t")], False),
         ([("running", "r", ""), ("finished", "r", "t")], True),  # done again without being asked
@@ -68,10 +65,6 @@ def test_only_a_request_takes_a_finished_run_back(
     assert bool(oracle.lost(final[:1], final)) == is_lost
 
 
-def test_a_sound_run_is_not_false(tmp_path: Path) -> None:
-    assert oracle.false(tmp_path, sound(tmp_path)) == []
-
-
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
@@ -81,7 +74,7 @@ def test_a_sound_run_is_not_false(tmp_path: Path) -> None:
         ({"boot_id": "another"}, "several boots"),
     ],
 )
-def test_a_run_that_is_not_what_it_is_called_is_false(
+def test_an_unsound_finished_run_is_false(
     tmp_path: Path, run: dict[str, object], expected: str
 ) -> None:
     (sentence,) = oracle.false(tmp_path, sound(tmp_path, **run))
@@ -90,6 +83,7 @@ def test_a_run_that_is_not_what_it_is_called_is_false(
 
 def test_a_changed_or_missing_file_makes_a_run_false(tmp_path: Path) -> None:
     final = sound(tmp_path)
+    assert oracle.false(tmp_path, final) == []
     path = tmp_path / "runs/r/run.json"
     path.write_text(path.read_text() + " ")
     assert "another run.json" in oracle.false(tmp_path, final)[0]
@@ -116,7 +110,7 @@ class Local:
         return [sys.executable, *command[1:]]
 
 
-def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
+def test_the_observer_keeps_lines_that_are_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = tmp_path / "s" / "journal.jsonl"
@@ -171,8 +165,8 @@ def killed(suite: Path, orders: list[list[str]]) -> list[tuple[int, str]]:
     argv = [sys.executable, "-c", AGENT, *words, "--suite-dir", str(suite)]
     entries: list[tuple[int, str]] = []
     while not entries or entries[-1][0]:
-        done = subprocess.run(argv, cwd=REPOSITORY, check=False)
-        entries.append((done.returncode, (suite / "journal.jsonl").read_text()))
+        status = subprocess.run(argv, cwd=REPOSITORY, check=False).returncode
+        entries.append((status, (suite / "journal.jsonl").read_text()))
         assert len(entries) < 9
     return entries
 
@@ -196,18 +190,17 @@ def test_every_order_is_done_once_and_no_run_is_killed_too_often(tmp_path: Path)
     orders = [["running", "before"], ["running", "after"], ["finished", "half"]]
     statuses = [status for status, _ in killed(tmp_path, [*orders, ["suite-started", "after"]])]
     assert statuses == [-signal.SIGKILL] * 3 + [0]
-    done = [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()]
-    assert [[kill["state"], kill["moment"]] for kill in done] == [
-        *(["suite-started", "after"], ["running", "before"], ["running", "after"]),
-    ]
+    deaths = [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()]
+    expected = [["suite-started", "after"], ["running", "before"], ["running", "after"]]
+    assert [[death["state"], death["moment"]] for death in deaths] == expected
 
 
-def judged(**more: object) -> dict[str, object]:
+def judged(**changes: object) -> dict[str, object]:
     sound = {"observed": 3, "runs": 2, "finished": 2, "lost": [], "false": []}
-    return {**sound, "verified": True, "named": True, "problems": [], **more}
+    return {**sound, "verified": True, "named": True, "problems": [], **changes}
 
 
-def test_figures_say_what_missed() -> None:
+def test_a_bad_outcome_misses_its_targets() -> None:
     good = Outcome("ctrl-c", times=3, wanted=3, resumed_s=[10.0, 20.0], judgement=judged())
     rows = results.rows([good], None)
     assert all(row["meets"] is not False for row in rows)
@@ -237,14 +230,14 @@ def test_every_fault_of_the_night_has_a_name_and_a_way_back() -> None:
     assert all(fault.does and fault.undone for fault in FAULTS)
 
 
-def test_what_a_fault_must_be_reported_as_is_a_code_that_there_is() -> None:
-    known = {each.name for each in fields(IncidentLog)}
-    known |= {f"waited:{check.wait.word}" for check in TABLE if check.wait}
-    known |= {f"check:{check.name}" for check in TABLE}
-    assert not {code for fault in FAULTS for code in fault.reported} - known
+def test_each_faults_reported_codes_exist() -> None:
+    codes = {incident.name for incident in fields(IncidentLog)}
+    codes |= {f"waited:{check.wait.word}" for check in TABLE if check.wait}
+    codes |= {f"check:{check.name}" for check in TABLE}
+    assert not {code for fault in FAULTS for code in fault.reported} - codes
 
 
-def test_what_befell_a_suite_are_codes() -> None:
+def test_incidents_give_their_codes() -> None:
     assert oracle.codes(IncidentLog(), []) == set()
     log = IncidentLog(reboots=1, waits=(Pause("room", 1, 2.0),), controller_boots=2)
     assert oracle.codes(log, ["clock"]) == {
@@ -256,4 +249,4 @@ def test_a_night_has_its_harm_in_every_quarter_by_its_seed() -> None:
     moments = overnight.moments(7, 96)
     assert moments == overnight.moments(7, 96) != overnight.moments(8, 96)
     assert [24 * q < count <= 24 * (q + 1) for q, (count, _) in enumerate(moments)] == [True] * 4
-    assert sorted(what for _, what in moments) == [overnight.UNPLUG, *[overnight.CUT] * 3]
+    assert sorted(event for _, event in moments) == [overnight.UNPLUG, *[overnight.CUT] * 3]

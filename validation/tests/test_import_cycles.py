@@ -16,7 +16,7 @@ def test_no_imports_are_circular() -> None:
     assert in_cycles(graph) == set()
 
 
-def test_the_page_on_the_house_names_what_is_there() -> None:
+def test_the_architecture_page_names_existing_paths() -> None:
     page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page))
     assert len(named) > 20

@@ -47,7 +47,7 @@ def test_simulated_suites_are_as_asked() -> None:
     assert 0.04 < slope < 0.06
 
 
-def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
+def test_array_and_single_comparison_agree() -> None:
     logs = simulate(Scene(blocks=5, workloads=2, ratio=1.02), 4, np.random.default_rng(3)).logs
     ratios = LogRatio.from_logs(log_ratios(logs))
     low, high = ratios.interval(0.95)
@@ -105,18 +105,18 @@ def test_intervals_of_money_hold_the_truth() -> None:
     assert all(figure.meets for figure in false)
 
 
-def test_carry_over_is_found_where_there_is_one() -> None:
+def test_carry_over_is_detected_if_present() -> None:
     figures = by_name(steadiness.measure(quick=True))
     carried = {name: f for name, f in figures.items() if "carry-over" in name}
     assert all(f.meets for f in carried.values() if f.target)
-    detected, left = (
+    detected, remaining = (
         f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target
     )
     assert detected > 70
-    assert left == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
+    assert remaining == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
 
 
-def test_the_drift_check_cries_no_more_than_it_may_and_finds_what_is_there() -> None:
+def test_the_drift_check_detects_drift_with_few_false_alarms() -> None:
     figures = by_name(drift_checks.measure(quick=True))
     false = [f for name, f in figures.items() if "false" in name]
     assert len(false) == 9
@@ -127,7 +127,7 @@ def test_the_drift_check_cries_no_more_than_it_may_and_finds_what_is_there() -> 
     assert all(value > 40 for value in detected)
 
 
-def test_misfortunes_leave_intervals_and_verdicts_what_they_say() -> None:
+def test_intervals_hold_with_void_runs() -> None:
     figures = by_name(misfortunes.measure(quick=True))
     voids = [v.value for n, v in figures.items() if "true ratio within" in n]
     assert len(voids) == 6

@@ -14,7 +14,6 @@ from validation.first_use import installed
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-Typed = Callable[[str], str]
 PSID = """
 import json, pathlib, sys
 path = pathlib.Path("mine/secrets.json")

@@ -37,9 +37,9 @@ def test_the_integral_is_that_of_the_steps_and_ramps() -> None:
 def test_readings_are_means_of_the_load_late_and_some_missing(meter: Instrument) -> None:
     generator = np.random.default_rng(2)
     load = realistic(generator, 50 * meter.period_s, 300 * meter.period_s)
-    kept = records(load, meter, generator)
-    assert kept["t_mono_ns"].is_sorted()
-    assert 0.95 < len(kept) / (load.end_s / meter.period_s + 300) < 1
+    received = records(load, meter, generator)
+    assert received["t_mono_ns"].is_sorted()
+    assert 0.95 < len(received) / (load.end_s / meter.period_s + 300) < 1
     every = records(load, meter, generator, dropped=0)
     ends = every["t_mono_ns"].to_numpy() / 1e9
     window_j = every["power_w_system"].to_numpy().sum() * meter.period_s

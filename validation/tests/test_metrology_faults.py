@@ -27,40 +27,35 @@ def test_every_meter_has_its_figures() -> None:
     assert figures["injected faults noticed, smartpower3"].meets
 
 
+def hushed(fed: ParseResult) -> ParseResult:
+    return ParseResult(replace(fed.rows, flags=np.zeros_like(fed.rows.flags)))
+
+
 class Deaf(SmartPower3):
-    """Says nothing of what is missing."""
+    """A driver that reports no fault."""
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        return self._hushed(super().feed(data, t_ns))
+        return hushed(super().feed(data, t_ns))
 
     def feed_all(self, pieces: Pieces) -> ParseResult:
-        return self._hushed(super().feed_all(pieces))
-
-    @staticmethod
-    def _hushed(fed: ParseResult) -> ParseResult:
-        return ParseResult(replace(fed.rows, flags=np.zeros_like(fed.rows.flags)))
+        return hushed(super().feed_all(pieces))
 
 
 class Slow(SmartPower3):
-    """Needs four records after a fault until it trusts the meter again."""
+    """A driver that drops four records after a fault."""
 
     _doubt = 0
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         fed = super().feed(data, t_ns)
         self._doubt = 4 if fed.faults else max(0, self._doubt - len(fed.rows))
-        none = replace(
-            fed.rows,
-            **{
-                name: getattr(fed.rows, name)[:0]
-                for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags")
-            },
-        )
+        columns = ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags")
+        none = replace(fed.rows, **{name: getattr(fed.rows, name)[:0] for name in columns})
         return ParseResult(none, fed.faults) if self._doubt else fed
 
 
 class Brittle(SmartPower3):
-    """Does not expect every byte."""
+    """A driver that raises for bytes that are not ASCII."""
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         data.decode("ascii")
@@ -72,7 +67,7 @@ def use(driver: type[Meter], monkeypatch: pytest.MonkeyPatch) -> None:
     faults.clean_frames.cache_clear()
 
 
-def test_a_driver_that_says_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_driver_misses_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     use(Deaf, monkeypatch)
     noticed = faults.notice("smartpower3", 4)
     assert noticed.missed["lose"] == noticed.missed["corrupt"] == 4
@@ -81,13 +76,13 @@ def test_a_driver_that_says_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     faults.clean_frames.cache_clear()
 
 
-def test_a_driver_that_is_long_out_of_step_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_driver_loses_records(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults.survive("smartpower3", 300, 400).lost_in_a_row <= 1
     use(Slow, monkeypatch)
     assert faults.survive("smartpower3", 300, 400).lost_in_a_row >= 3
 
 
-def test_a_driver_that_crashes_is_seen(
+def test_a_crash_of_a_driver_is_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use(Brittle, monkeypatch)

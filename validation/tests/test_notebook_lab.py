@@ -138,22 +138,15 @@ def payback(tab: Tab) -> Payback | None:
 
 def moved(tab: Tab, before: Payback) -> Payback | None:
     """None until the text follows the slider."""
-    current = payback(tab)
-    return (
-        current
-        if current and current.price != before.price and current.runs != before.runs
-        else None
-    )
+    after = payback(tab)
+    has_moved = after and after.price != before.price and after.runs != before.runs
+    return after if has_moved else None
 
 
 def drag(tab: Tab, start: Payback, pixels: int) -> None:
     """With the mouse, as a person does."""
-    for kind, moved in (
-        ("Pressed", 0),
-        ("Moved", pixels // 2),
-        ("Moved", pixels),
-        ("Released", pixels),
-    ):
+    half = pixels // 2
+    for kind, moved in (("Pressed", 0), ("Moved", half), ("Moved", pixels), ("Released", pixels)):
         tab.call(
             "Input.dispatchMouseEvent",
             type=f"mouse{kind}",

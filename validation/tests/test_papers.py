@@ -32,25 +32,26 @@ def counted(suite_run: Ran) -> dict[str, tuple[float, bool | None]]:
     return {figure.figure: (figure.value, figure.meets) for figure in papers.counts(suite_run)}
 
 
-def run(status: str, **more: object) -> dict[str, Any]:
-    return {"workload": "file_io", "status": status, **more}
+def run(status: str, **fields: object) -> dict[str, Any]:
+    return {"workload": "file_io", "status": status, **fields}
 
 
-def test_a_run_that_did_not_finish_misses_the_target_and_a_skipped_one_does_not(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("second", "meets"),
+    [
+        (run("skipped"), True),
+        (run("void"), False),
+        (run("finished", suffix=".void-1"), True),  # an earlier attempt
+    ],
+)
+def test_only_an_unfinished_run_misses_the_target(
+    tmp_path: Path, second: dict[str, Any], meets: bool
 ) -> None:
-    skipped = suite(tmp_path / "a", "paper", run("finished"), run("skipped"))
-    assert counted(skipped)["paper: runs finished"] == (1, True)
-    void = suite(tmp_path / "b", "paper", run("finished"), run("void"))
-    assert counted(void)["paper: runs finished"] == (1, False)
+    suite_run = suite(tmp_path, "paper", run("finished"), second)
+    assert counted(suite_run)["paper: runs finished"] == (1, meets)
 
 
-def test_an_earlier_try_counts_for_nothing(tmp_path: Path) -> None:
-    suite_run = suite(tmp_path, "paper", run("finished"), run("finished", suffix=".void-1"))
-    assert counted(suite_run)["paper: runs finished"] == (1, True)
-
-
-def test_what_was_left_out_counts_once_however_often_it_was(tmp_path: Path) -> None:
+def test_a_part_left_out_twice_counts_once(tmp_path: Path) -> None:
     out = [{"what": "streebog", "reason": "none"}]
     suite_run = suite(
         tmp_path, "paper", run("finished", left_out=out), run("finished", left_out=out)
@@ -74,7 +75,7 @@ def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
     return papers.own_figures(name, replace(suite, runs=tuple(runs)))
 
 
-def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
+def test_each_entry_has_our_share_with_a_target_in_the_papers_suite(
     synthetic: Suite,
 ) -> None:
     large = shares("paper", synthetic, 0.05)

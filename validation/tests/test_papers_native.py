@@ -37,12 +37,10 @@ def test_each_phase_of_a_small_run_has_a_share_that_is_neither_none_nor_all(
 ) -> None:
     parameters = registry.complete("file_io", SMALL)
     phases = native.phases(registry.load("file_io"), parameters, {})
-    names = [phase.phase for phase in phases]
-    assert names == ["write-small", "read-small", "write-large", "read-large"]
-    for phase in phases:
-        assert phase.own_s > 0
-        assert phase.children_s > 0
-        assert 0 < phase.share[0] < 1
+    names = ["write-small", "read-small", "write-large", "read-large"]
+    assert [phase.phase for phase in phases] == names
+    assert all(phase.own_s > 0 and phase.children_s > 0 for phase in phases)
+    assert all(0 < phase.share[0] < 1 for phase in phases)
 
 
 def test_a_workload_that_cannot_run_here_is_named_with_its_reason(native: Native) -> None:
@@ -72,7 +70,7 @@ def test_the_smaller_of_both_cpu_times_counts_and_a_rest_is_held_against_its_tim
     assert Taken("a", 0.01, busy_s=8.0, children_s=0.0, took_s=4.0).share == (0.0025, True)
 
 
-def test_the_worst_phase_is_told() -> None:
+def test_the_worst_phase_is_reported() -> None:
     phases = [Taken("a", 0.01, 1.0, 1.0, 1.0), Taken("b", 0.02, 1.0, 1.0, 1.0)]
     worst = papers_native.worst_figures("file_io", phases)[0]
     assert "(b)" in worst.figure
@@ -80,13 +78,10 @@ def test_the_worst_phase_is_told() -> None:
     assert papers_native.worst_figures("file_io", phases[:1])[0].meets is True
 
 
-def test_the_worst_long_phase_is_told_beside_a_worse_short_one() -> None:
+def test_the_worst_long_phase_is_reported_after_a_worse_short_one() -> None:
     phases = [Taken("short", 0.001, 0.05, 0.05, 0.1), Taken("long", 0.002, 2.0, 2.0, 2.0)]
     shares = [f for f in papers_native.worst_figures("file_io", phases) if f.unit == "%"]
-    assert [(f.value, f.meets, f.allowed) for f in shares] == [
-        (2.0, False, True),
-        (0.1, True, False),
-    ]
+    assert [(f.value, f.meets, f.allowed) for f in shares] == [(2, False, True), (0.1, True, False)]
     assert "(long)" in shares[1].figure
 
 
@@ -101,7 +96,7 @@ def test_files_are_no_larger_than_this_disk_takes_in_time() -> None:
 @pytest.mark.skipif(
     not all(map(shutil.which, ("mkfs.ext4", "debugfs"))), reason="needs e2fsprogs in PATH"
 )
-def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -> None:
+def test_assets_are_extracted_from_an_image_or_missing(tmp_path: Path) -> None:
     tree = tmp_path / "tree" / "usr" / "src"
     tree.mkdir(parents=True)
     (tree / Path(papers_native.SOURCE).name).write_text("source")

@@ -30,7 +30,7 @@ def names(suite: str, workload: str) -> bool:
     )
 
 
-def test_what_is_ours_is_in_a_suite() -> None:
+def test_each_counterpart_names_an_existing_suite_and_workload() -> None:
     assert list(faults(SUITES)) == []
 
 
@@ -48,7 +48,7 @@ def test_the_page_is_up_to_date() -> None:
     )
 
 
-def test_a_remark_of_several_places_stands_once() -> None:
+def test_a_shared_remark_is_printed_once() -> None:
     text = page()
     assert text.count("BestCrypt is closed") == 1
     assert text.count("; (1) |\n") >= 12

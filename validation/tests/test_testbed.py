@@ -58,14 +58,14 @@ def _run(folder: Path, lab: str, code: int = 0, labs: Sequence[str] = ("build/la
     return out + err
 
 
-def _done(folder: Path) -> list[str]:
+def _steps_done(folder: Path) -> list[str]:
     return (folder / "done").read_text(encoding="utf-8").split()[1::2]
 
 
 def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     out = _run(tmp_path, "true")
     steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "verify", "lab-down"]
-    assert _done(tmp_path) == steps
+    assert _steps_done(tmp_path) == steps
     commands = (tmp_path / "commands").read_text(encoding="utf-8").splitlines()
     assert "run --suite smoke --no-report --blocks 2" in commands
     printed = re.findall(r"^ 0:\d\d  (\d)/(\d)  [a-z]+ .*", out, re.MULTILINE)
@@ -78,7 +78,7 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
 def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
     out = _run(tmp_path, "false", labs=())
     steps = ["packages", "venv", "provision", "run", "report", "verify"]
-    assert _done(tmp_path) == steps
+    assert _steps_done(tmp_path) == steps
     assert len(re.findall(r"^ 0:\d\d  \d/6  ", out, re.MULTILINE)) == 6
 
 
@@ -89,13 +89,13 @@ def test_without_a_lab_its_steps_are_not_counted(tmp_path: Path) -> None:
         (["--inventory", "ansible/inventory/labb"], "did you mean ansible/inventory/lab?"),
     ],
 )
-def test_a_misspelt_name_is_told_before_the_first_step(
+def test_a_misspelt_name_is_refused_before_the_first_step(
     tmp_path: Path, options: list[str], printed: str
 ) -> None:
     inventory = tmp_path / "ansible" / "inventory" / "lab"
     inventory.mkdir(parents=True)
     (inventory / "hosts.yml").touch()
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *COMMAND[1:], *options],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -103,36 +103,38 @@ def test_a_misspelt_name_is_told_before_the_first_step(
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith("fde: ") and printed in done.stderr
-    assert done.stdout == ""
+    assert result.returncode == 1
+    assert result.stderr.startswith("fde: ") and printed in result.stderr
+    assert result.stdout == ""
 
 
 def test_several_hosts_have_one_report(tmp_path: Path) -> None:
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/true")
-    made = [tmp_path / "data" / "suites" / f"smoke-{name}1" for name in ("", "first-", "second-")]
-    files = f"{made[0]}/group.json {made[0]}/hosts.csv"
-    out = _run(tmp_path, f"mkdir -p {' '.join(map(str, made))}; touch {files}")
-    assert _done(tmp_path)[-2:] == ["lab-down", "summary"]
-    assert out.splitlines()[-1] == f"Report: {made[0].as_uri()}/report.html"
+    folders = [
+        tmp_path / "data" / "suites" / f"smoke-{name}1" for name in ("", "first-", "second-")
+    ]
+    files = f"{folders[0]}/group.json {folders[0]}/hosts.csv"
+    out = _run(tmp_path, f"mkdir -p {' '.join(map(str, folders))}; touch {files}")
+    assert _steps_done(tmp_path)[-2:] == ["lab-down", "summary"]
+    assert out.splitlines()[-1] == f"Report: {folders[0].as_uri()}/report.html"
     beside = json.loads((tmp_path / "build/bench/testbed.machine.json").read_text(encoding="utf-8"))
     assert beside["host_busy_cpus"] >= 0
 
 
 def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
     assert "step lab failed" in _run(tmp_path, "exit 3", code=1)
-    assert _done(tmp_path) == ["packages", "venv", "image", "lab", "lab-down"]
+    assert _steps_done(tmp_path) == ["packages", "venv", "image", "lab", "lab-down"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_takes_the_lab_down(tmp_path: Path, how: signal.Signals) -> None:
     process = _start(tmp_path, "exec sleep 600")
-    wait_until(lambda: (tmp_path / "done").exists() and "lab" in _done(tmp_path))
+    wait_until(lambda: (tmp_path / "done").exists() and "lab" in _steps_done(tmp_path))
     process.send_signal(how)
     process.communicate()
     assert process.returncode == 130
-    assert _done(tmp_path)[-1] == "lab-down"
+    assert _steps_done(tmp_path)[-1] == "lab-down"
 
 
 def test_a_step_that_has_just_started_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +179,7 @@ def test_the_labs_processes_are_found_and_weighed(tmp_path: Path) -> None:
     assert testbed_figures.resident_bytes(process.pid) == 0
 
 
-def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
+def test_figures_are_stored_with_commit_and_machine(tmp_path: Path) -> None:
     outcome = testbed_figures.figures(steps_s={"run": 60.0})
     where = {**testbed_figures.machine("tcg"), "host_busy_cpus": 1.5}
     path = testbed_figures.write(tmp_path / "bench" / "testbed.json", outcome, where)
@@ -248,7 +250,7 @@ def test_the_load_is_that_of_the_processors_that_this_process_may_use() -> None:
     assert host_load.cpu_ticks({4095}) is None
 
 
-def test_what_measures_keeps_off_the_guests_processors(tmp_path: Path) -> None:
+def test_measuring_processes_avoid_the_guests_processors(tmp_path: Path) -> None:
     usable = os.sched_getaffinity(0)
     states = [tmp_path / f"{cpu}.json" for cpu in usable]
     for cpu, state in zip(usable, states, strict=True):

@@ -20,7 +20,6 @@ from contract.places import ROOT
 EXAMPLE = ROOT / "data" / "examples" / "lab-one-disk.tar.gz"
 SCRIPT = "fde_testbed.__main__:main"
 COMMIT = "0123456789ab"
-UNWANTED = ("conftest.py", "pyproject.toml")
 PLUG = "http://127.0.0.1:9=0:system"
 INSTRUMENT = {
     "name": "bench",
@@ -50,10 +49,10 @@ def _run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
-def _done(*command: str | Path, **options: Any) -> str:
-    done = _run(*command, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def _output(*command: str | Path, **options: Any) -> str:
+    result = _run(*command, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def _sources(to: Path) -> Path:
@@ -74,7 +73,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     place = tmp_path_factory.mktemp("built")
     sources = _sources(place / "sources")
     for words in (["init", "-q"], ["add", "--force", "."]):
-        _done("git", *words, cwd=sources)
+        _output("git", *words, cwd=sources)
     for name in STRAY:
         (sources / name).parent.mkdir(exist_ok=True)
         (sources / name).write_text("0f1e2d3c4b5a6978")
@@ -82,9 +81,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     mine.mkdir()
     (mine / "hosts.yml").write_text("targets:\n")
     (sources / "COMMIT").write_text(COMMIT)  # as in an sdist, where there is no git
-    _done(sys.executable, "-m", "build", "--no-isolation", "--outdir", place, sources)
+    _output(sys.executable, "-m", "build", "--no-isolation", "--outdir", place, sources)
     direct = place / "direct"  # not from the sdist
-    _done(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", direct, sources)
+    _output(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", direct, sources)
     return next(place.glob("*.tar.gz")), next(place.glob("*.whl"))
 
 
@@ -93,7 +92,7 @@ def site(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     """Where pip has installed the wheel; all else comes from this environment."""
     site = tmp_path_factory.mktemp("site")
     pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
-    _done(sys.executable, *pip, site, built[1])
+    _output(sys.executable, *pip, site, built[1])
     (site / "pyproject.toml").write_text("[project]\nversion = '99'\n")  # another package's
     return site
 
@@ -113,7 +112,7 @@ def _fde(site: Path, place: Path, *arguments: str | Path) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": path, "FDE_BUILD": str(place / "build")}
     program: list[str | Path] = [sys.executable, site / "bin" / "fde"]
     document: dict[str, Any] = json.loads(
-        _done(*program, *arguments, "--json", cwd=place, env=environment)
+        _output(*program, *arguments, "--json", cwd=place, env=environment)
     )
     return document
 
@@ -131,7 +130,7 @@ def test_the_wheel_has_one_package_and_nothing_of_tests(built: tuple[Path, Path]
     assert entry_points.decode().split() == ["[console_scripts]", "fde", "=", SCRIPT]
 
 
-def test_neither_what_git_does_not_keep_nor_an_inventory_of_a_users_own_is_in_any(
+def test_stray_files_and_own_inventories_are_not_packed(
     built: tuple[Path, Path],
 ) -> None:
     """An inventory names hosts and disks."""
@@ -150,25 +149,25 @@ def test_neither_what_git_does_not_keep_nor_an_inventory_of_a_users_own_is_in_an
     assert sum(name.endswith("inventory/lab/hosts.yml") for name in names) >= 3
 
 
-def test_it_knows_its_version_whatever_is_beside_it(site: Path, beside: Path) -> None:
+def test_the_version_is_known_beside_modules_of_the_same_names(site: Path, beside: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
-    output = _done(sys.executable, site / "bin" / "fde", "--version", cwd=beside, env=environment)
+    output = _output(sys.executable, site / "bin" / "fde", "--version", cwd=beside, env=environment)
     assert output == f"fde {project['version']} ({COMMIT})\n"
 
 
 def test_packages_that_do_not_fit_are_a_sentence(site: Path, tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("")  # as an old version, which lacks what is imported
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{site}"}
-    done = _run(sys.executable, site / "bin" / "fde", "--version", env=environment)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("fde: ") and len(done.stderr.splitlines()) == 1
+    result = _run(sys.executable, site / "bin" / "fde", "--version", env=environment)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("fde: ") and len(result.stderr.splitlines()) == 1
 
 
 def test_the_notebook_opens_on_an_example(site: Path, beside: Path) -> None:
-    made = _fde(site, beside, "notebook")
-    assert Path(made["suite"]).is_relative_to(beside / "build" / "bundles")
-    assert Path(made["notebook"]).is_file()
+    opened = _fde(site, beside, "notebook")
+    assert Path(opened["suite"]).is_relative_to(beside / "build" / "bundles")
+    assert Path(opened["notebook"]).is_file()
 
 
 def test_an_inventory_is_resolved(site: Path, beside: Path) -> None:
@@ -192,7 +191,7 @@ def _inventory(place: Path) -> Path:
 
 def test_the_library_is_found_beside_modules_of_the_same_names(site: Path, beside: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{beside}{os.pathsep}{site}"}
-    output = _done(sys.executable, "-c", LIBRARY, EXAMPLE, cwd=beside, env=environment)
+    output = _output(sys.executable, "-c", LIBRARY, EXAMPLE, cwd=beside, env=environment)
     assert output == "modelled\n"
 
 
@@ -211,20 +210,20 @@ def test_it_verifies_an_example_in_an_empty_environment(
         pytest.skip(f"no packages can be fetched: {resolved.stderr.strip().splitlines()[-1]}")
     if _run("uv", "python", "find", "--no-python-downloads", python, env=environment).returncode:
         pytest.skip(f"there is no Python {python} here")
-    _done("uv", "venv", "--no-python-downloads", "-p", python, tmp_path / "env", env=environment)
+    _output("uv", "venv", "--no-python-downloads", "-p", python, tmp_path / "env", env=environment)
     to = ("-p", tmp_path / "env" / "bin" / "python")
-    _done("tar", "-xf", built[0], "-C", tmp_path)
+    _output("tar", "-xf", built[0], "-C", tmp_path)
     project = next(tmp_path.glob("fde_energy_testbed-*")) / "pyproject.toml"
-    _done("uv", "pip", "install", *to, "--resolution", resolution, "-r", project)
+    _output("uv", "pip", "install", *to, "--resolution", resolution, "-r", project)
     for package in built:
-        _done("uv", "pip", "install", *to, "--no-deps", "--reinstall", package)
-        output = _done(tmp_path / "env" / "bin" / "fde", "--version", cwd=tmp_path)
+        _output("uv", "pip", "install", *to, "--no-deps", "--reinstall", package)
+        output = _output(tmp_path / "env" / "bin" / "fde", "--version", cwd=tmp_path)
         with zipfile.ZipFile(built[1]) as wheel:
             name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
             metadata = email.message_from_bytes(wheel.read(name))
         assert output == f"fde {metadata['Version']} ({COMMIT})\n"
     checked = json.loads(
-        _done(tmp_path / "env" / "bin" / "fde", "verify", EXAMPLE, "--json", cwd=tmp_path)
+        _output(tmp_path / "env" / "bin" / "fde", "verify", EXAMPLE, "--json", cwd=tmp_path)
     )
     assert checked["ok"]
     inventory = _inventory(tmp_path)
@@ -237,6 +236,6 @@ def test_it_verifies_an_example_in_an_empty_environment(
         "plugs": ["init", "new", "--host", "h", "--disk", "plain=S1", "--meter", PLUG, "--yes"],
     }
     for extra, command in needing.items():
-        done = _run(tmp_path / "env" / "bin" / "fde", *command, cwd=tmp_path, env=without)
-        assert done.returncode == 1
-        assert f"[{extra}]" in "".join((done.stdout + done.stderr).split())
+        result = _run(tmp_path / "env" / "bin" / "fde", *command, cwd=tmp_path, env=without)
+        assert result.returncode == 1
+        assert f"[{extra}]" in "".join((result.stdout + result.stderr).split())
