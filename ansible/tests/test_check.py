@@ -73,7 +73,7 @@ def failures(completed: subprocess.CompletedProcess[str]) -> dict[str, list[tupl
     }
 
 
-def test_the_example_is_shown_disk_by_disk_though_its_host_does_not_answer(tmp_path: Path) -> None:
+def test_the_example_is_printed_disk_by_disk_without_its_host(tmp_path: Path) -> None:
     result = check("ansible/inventory/hardware.example", tmp_path)
     printed = words(result)
     assert result.returncode == 1
@@ -97,7 +97,7 @@ def _disks() -> dict[str, Any]:
     return disks
 
 
-def test_an_erase_is_shouted_and_a_port_that_refuses_named(tmp_path: Path) -> None:
+def test_a_permitted_erase_and_a_refusing_port_are_printed(tmp_path: Path) -> None:
     disks = _disks()
     disks["plain"]["erase"] = f"{disks['plain']['serial']} 0123456789ab"
     with socket.socket() as taken:
@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_wrong_inventory_is_refused_host_by_host_and_no_host_is_asked(tmp_path: Path) -> None:
+def test_an_invalid_inventory_is_refused_by_host_without_asking(tmp_path: Path) -> None:
     hosts = {
         name: {"ansible_host": f"{name}.example.org", "ansible_user": "root", **changes}
         for name, (changes, _) in WRONG.items()
@@ -132,7 +132,7 @@ def test_a_wrong_inventory_is_refused_host_by_host_and_no_host_is_asked(tmp_path
         assert {code for code, _ in refused[name]} == {"inventory"}
 
 
-def test_problems_of_an_inventory_pass_through_ansible_with_their_codes(tmp_path: Path) -> None:
+def test_problems_pass_through_ansible_with_their_codes(tmp_path: Path) -> None:
     changes = {"fde_extent_bytes": 1000, "fde_disks": {"plain": {"erase": "x"}}}
     refused = playbook.resolve(copied(tmp_path, target=changes)).refused
     assert [(problem.code, dict(problem.facts)) for problem in refused["target"]][:2] == [
@@ -141,7 +141,7 @@ def test_problems_of_an_inventory_pass_through_ansible_with_their_codes(tmp_path
     ]
 
 
-def test_an_inventory_that_is_missing_or_empty_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_empty_inventory_is_refused(tmp_path: Path) -> None:
     assert "did you mean ansible/inventory/local" in words(
         check("ansible/inventory/loca", tmp_path)
     )

@@ -90,7 +90,7 @@ def test_syntax(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_role_says_what_it_takes_and_its_readme_says_the_same(role: str) -> None:
+def test_every_role_has_specifications_and_a_matching_readme(role: str) -> None:
     spec = importlib.util.spec_from_file_location("readmes", ANSIBLE / "readmes.py")
     assert spec is not None and spec.loader is not None
     readmes = importlib.util.module_from_spec(spec)
@@ -151,7 +151,7 @@ def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path
     assert _resolved(tmp_path)["host"] == "target"
 
 
-def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path: Path) -> None:
+def test_link_and_host_variables_of_an_inventory_are_used(tmp_path: Path) -> None:
     """A folder with INI, variables for all hosts, a vault, ansible_ssh_* and ssh's arguments."""
     inventory, password = tmp_path / "site", tmp_path / "password"
     (inventory / "group_vars" / "all").mkdir(parents=True)
@@ -202,7 +202,7 @@ def test_what_a_sites_inventory_says_of_the_link_and_its_hosts_is_used(tmp_path:
         ({"ansible_become": True, "ansible_become_user": "bob"}, "become-method"),
     ],
 )
-def test_a_link_that_our_programs_cannot_take_is_refused(
+def test_an_unsupported_link_is_refused(
     tmp_path: Path, variables: dict[str, Any], code: str
 ) -> None:
     events = tmp_path / "events"
@@ -213,7 +213,7 @@ def test_a_link_that_our_programs_cannot_take_is_refused(
     assert [problem["code"] for problem in failure["problems"]] == [code]
 
 
-def test_a_local_target_has_no_way_by_ssh(tmp_path: Path) -> None:
+def test_a_local_target_has_no_ssh_link(tmp_path: Path) -> None:
     disk = {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_bytes": 2**36}
     meter = {"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}
     result = _resolve(

@@ -51,7 +51,7 @@ def _change(path: Path, change: Callable[[dict[str, Any]], Any]) -> dict[str, An
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a sealed suite of Alice's, of whom much stands in it."""
+    """Make a sealed suite with names, paths and addresses of Alice."""
     folder = tmp_path_factory.mktemp("suites") / f"synthetic-{HOST}-20260101T000000Z"
     machine = {
         "uname": ["Linux", NODE, "6.12.0"],
@@ -127,7 +127,7 @@ def test_a_bundle_that_tar_unpacked_verifies(bundle: Path, tmp_path: Path, fde: 
 def test_a_bundle_is_reported_and_summed_up_as_its_suite_is(
     suite: Path, bundle: Path, tmp_path: Path, build: Path, fde: Fde
 ) -> None:
-    """The page of a stranger's bundle is made anew, and stays."""
+    """The report of a stranger's bundle is built again and cached."""
     folder = tmp_path / suite.name
     shutil.copytree(suite, folder)
     page_of = {f"{suite.name}/report.html": b"<script>alert(1)</script>"}
@@ -238,8 +238,8 @@ def test_figures_that_contradict_the_raw_data_fail_verification(
 def test_differences_to_the_bundles_software_are_listed(
     key: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
 ) -> None:
-    """A table differs, as by another version of SciPy, as far as is allowed and farther."""
-    monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, which is told another maker
+    """Change a table within and beyond the tolerance, as another version of SciPy may."""
+    monkeypatch.setenv(sandbox.IS_BOUNDED, "1")  # in this process, whose maker is replaced
     this_maker = manifest.maker()
     for by, status in ((2e-13, 0), (2e-7, 1)):
         path = with_low(bundle, tmp_path / "b.tar.gz", partial(mul, 1 + by))
@@ -255,33 +255,33 @@ def test_differences_to_the_bundles_software_are_listed(
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_the_examples_match_the_present_analysis(path: Path) -> None:
-    """Where this fails: make examples."""
+    """If this fails, run `make examples`."""
     with open_suites([path]) as (folder,):
         assert not publish.verify(folder).problems
 
 
 def test_the_examples_are_the_same_with_and_without_avx_512() -> None:
-    """What a processor without AVX-512 rounds otherwise is not used on one that has it."""
+    """Functions that round differently with AVX-512 must not be used."""
     argv = [sys.executable, "-m", "controller", "verify", str(EXAMPLES[-1])]
     without = {"NPY_DISABLE_CPU_FEATURES": "X86_V4,AVX512_ICL,AVX512_SPR"}
-    captured = [
+    results = [
         subprocess.run(
             argv, env={**os.environ, **variables}, capture_output=True, text=True, check=True
         )
         for variables in ({}, without)
     ]
-    assert "figures in" in captured[0].stdout
-    assert captured[0].stdout == captured[1].stdout
+    assert "figures in" in results[0].stdout
+    assert results[0].stdout == results[1].stdout
 
 
 def test_numpy_is_imported_without_avx_512_and_children_do_not_inherit_that() -> None:
-    captured = (
+    code = (
         "import os, analysis.suite\n"
         "from numpy._core._multiarray_umath import __cpu_features__ as has\n"
         "assert not has.get('X86_V4') and 'NPY_DISABLE_CPU_FEATURES' not in os.environ"
     )
     environ = {k: v for k, v in os.environ.items() if k != "NPY_DISABLE_CPU_FEATURES"}
-    subprocess.run([sys.executable, "-c", captured], check=True, env=environ)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environ)
 
 
 def test_a_full_disk_is_not_reported_as_a_damaged_bundle(
@@ -298,12 +298,12 @@ def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    requests: list[bytes] = []
-    reader = threading.Thread(target=lambda: requests.append(pipe.read_bytes()))
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
     reader.start()
     fde("publish", suite, "--out", pipe)
     reader.join()
-    assert requests == [bundle.read_bytes()] and pipe.is_fifo()
+    assert received == [bundle.read_bytes()] and pipe.is_fifo()
 
 
 def test_unsealed_used_or_secret_suites_are_not_published(
@@ -312,7 +312,7 @@ def test_unsealed_used_or_secret_suites_are_not_published(
     copy, out = tmp_path / suite.name, tmp_path / "b.tar.gz"
     shutil.copytree(suite, copy)
 
-    def captured() -> str:
+    def refusal() -> str:
         printed = fde("publish", copy, "--out", out, status=1).err
         assert not out.exists()
         assert printed.count("\n") == 1
@@ -320,12 +320,12 @@ def test_unsealed_used_or_secret_suites_are_not_published(
 
     with (copy / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "in use" in captured()
+        assert "in use" in refusal()
     meter = copy / "meters" / "meter0" / "meter.json"
     _change(meter, lambda m: m.update(port="http://bob:hunter2@plug.lan/"))
-    assert "changed after sealing" in captured()
+    assert "changed after sealing" in refusal()
     write_manifest(copy)
-    assert "password" in captured()
+    assert "password" in refusal()
     for key, text in (
         ("port", "http://plug.lan/?token=s3cret"),
         ("port", "http://plug.lan/p?id=1&access_key=s3cret"),
@@ -339,7 +339,7 @@ def test_unsealed_used_or_secret_suites_are_not_published(
     ):
         _change(meter, partial(dict.update, **{"port": "x", key: text}))
         write_manifest(copy)
-        assert "password" in captured()
+        assert "password" in refusal()
         _change(meter, partial(dict.update, **{key: ""}))
     (copy / "manifest.json").unlink()
-    assert "fde seal" in captured()
+    assert "fde seal" in refusal()
