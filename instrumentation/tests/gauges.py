@@ -1,4 +1,4 @@
-"""Trees of files as kernels lay out batteries, and logs of drives."""
+"""Files of batteries as kernels show them, and logs of drives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHARGE = {
 
 
 def lay_out(folder: Path, files: dict[str, str]) -> Path:
-    """Write files of one folder; returns it."""
+    """Write the files of one folder; return it."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def lay_out(folder: Path, files: dict[str, str]) -> Path:
 
 
 def lay_out_nvme(root: Path, patch: pytest.MonkeyPatch, **drives: int | None) -> None:
-    """Have drives whose logs have this word of power; None: a drive that measures none.
+    """Simulate drives whose logs have this word of power; None for a drive that measures none.
 
     Their pages are files; a guest's test reads those of a drive.
     """

@@ -55,7 +55,7 @@ def _dripping(text: bytes) -> Pieces:
 
 
 def http_answer(chance: random.Random) -> Pieces:
-    """Return an answer as a device behind HTTP may send it."""
+    """Return a hostile answer by HTTP."""
     ok, body = b"HTTP/1.1 200 OK\r\n", chance.choice(DOCUMENTS)
     length = b"Content-Length: %d\r\n\r\n" % len(body)
     chunked = ok + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -89,7 +89,7 @@ def http_answer(chance: random.Random) -> Pieces:
 
 
 def scpi_answer(chance: random.Random) -> Pieces:
-    """Return an answer as an instrument at a socket may send it."""
+    """Return a hostile answer of an instrument at a socket."""
     kinds: tuple[Callable[[], Pieces], ...] = (
         lambda: iter((b"1.5E+1\n",)),
         lambda: _endless(b"1" * 65_536),
@@ -184,7 +184,7 @@ def ask(kind: str, server: Any) -> tuple[str, float]:
 
 
 def recording(chance: random.Random) -> list[Frame]:
-    """Frames of any bytes, sent and received, large and small."""
+    """Return frames of any bytes, sent and received, large and small."""
     frames = [Frame(1, b"", False)]
     for n in range(chance.choice((1, 5, 200))):
         data = chance.choice(SOUND) * chance.choice((1, 1, 10, 5000))

@@ -31,7 +31,7 @@ def opened(meter: AnyMeter) -> AnyMeter:
 
 
 def energies(watts: list[float], simulator: Simulator) -> np.ndarray:
-    """Energies at the ends of periods of these powers, the same in every channel."""
+    """Return the energies at the ends of periods of these powers, the same in every channel."""
     joules = np.cumsum(np.asarray(watts) * simulator.period_s)
     return np.repeat(joules[:, None], len(simulator.channels), axis=1)
 
@@ -39,7 +39,7 @@ def energies(watts: list[float], simulator: Simulator) -> np.ndarray:
 def talk(
     make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = faultless
 ) -> tuple[Decoded, list[Frame]]:
-    """Return what a recording of these powers, one each period, is decoded to; and its frames."""
+    """Record these powers, one each period; return the decoded recording and its frames."""
     frames = list(conversation(make(), simulator, energies(watts, simulator), wire=wire))
     return decode_frames(make(), frames), frames
 
@@ -64,7 +64,7 @@ def on_the_nth(nth: int, change: Callable[[bytes], bytes]) -> Wire:
 
 
 def exchange(meter: Meter, simulator: Simulator, t_ns: int) -> ParseResult:
-    """One request, if one is due, and what the driver makes of the answer."""
+    """Send the request that is due, if any; return the driver's result of the answer."""
     request = meter.request(t_ns)
     meter.on_request_sent(request, t_ns)
     return meter.feed(simulator.receive(request), t_ns)
@@ -113,7 +113,7 @@ def an_entry(port: object, kind: str = "smartpower3", **changes: Any) -> str:
 
 
 class Running:
-    """A recorder process; `status_path` is where it shows what it does."""
+    """A recorder process with the status file `status_path`."""
 
     def __init__(self, entry: str, out: Path, *options: str) -> None:
         self.status_path = out / "status.json"

@@ -37,7 +37,7 @@ SECOND = 10**9
     st.integers(0, 10**9),
 )
 def test_offset_is_within_its_bound(t_ns: int, true_ns: int, there_ns: int, back_ns: int) -> None:
-    """However uneven the two ways are."""
+    """The two ways may take any time."""
     reading = ClockReading(t_ns, t_ns + there_ns + true_ns, t_ns + there_ns + back_ns, "b")
     assert abs(offset_ns(reading) - true_ns) <= bound_ns(reading)
 
@@ -45,7 +45,7 @@ def test_offset_is_within_its_bound(t_ns: int, true_ns: int, there_ns: int, back
 def made_up(
     seed: int, skew_ppm: float, offset: int, span_s: int = 1800, every_s: int = 60
 ) -> list[ClockReading]:
-    """Bursts of round trips of 0.3 ms and more to a clock with a known skew."""
+    """Return bursts of round trips of 0.3 ms and more to a clock with a known skew."""
     chance = random.Random(seed)
     readings = []
     for burst_s in range(0, span_s + 1, every_s):
@@ -84,7 +84,7 @@ def test_model_maps_within_its_bound(skew_ppm: float) -> None:
 
 
 def test_a_change_of_skew_is_followed() -> None:
-    """Piecewise: a clock that changes its rate half way is mapped well in both halves."""
+    """A clock that changes its rate half way is mapped well in both halves."""
     early = made_up(1, 0.0, 0, span_s=600)
     late = [
         ClockReading(
@@ -105,7 +105,7 @@ def test_a_change_of_skew_is_followed() -> None:
 
 @pytest.mark.parametrize("jump_s", [600.0, -600.0, 0.2])
 def test_a_jump_cuts_the_model_in_two(jump_s: float) -> None:
-    """A suspended machine's clock stands still; neither side of it bends the other."""
+    """A suspended machine's clock stops; readings on either side do not affect the other."""
     readings = [
         replace(r, t_target_ns=r.t_target_ns + round((r.t_send_ns > 900 * SECOND) * jump_s * 1e9))
         for r in made_up(3, 80.0, 0)
@@ -185,7 +185,7 @@ def test_a_link_without_answers_raises_with_the_reason(tmp_path: Path) -> None:
 def test_measuring_continues_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bursts fail, which is told once, then the responder is there."""
+    """Bursts fail, which is reported once, until the responder exists."""
     monkeypatch.setattr("instrumentation.clock_link.RETRY_S", 0.01)
     program = tmp_path / "responder"
     errors: list[str] = []

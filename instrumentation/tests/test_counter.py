@@ -116,7 +116,7 @@ def test_one_wrap_of_a_plain_counter_is_exact(
 def test_wrong_figures_are_flagged(
     unit: int, start: int, elapsed_ns: int, share: float, bound_w: float
 ) -> None:
-    """Whatever was used below the power bound: the figure is right, or it is flagged."""
+    """For any energy below the power bound the figure is right, or it is flagged."""
     range_uj = shown_uj(2**32 - 1, unit)
     counts = int(share * bound_w * elapsed_ns / unit)
     got = difference(
@@ -152,7 +152,7 @@ def test_a_rise_beyond_the_bound_is_kept_and_flagged() -> None:
     st.integers(0, 10**9),
 )
 def test_samples_bound_the_wraps(max_range_uj: int, steps: list[int], start_uj: int) -> None:
-    """A series that is dense enough is exact however often it wraps, and its parts add up."""
+    """A dense series is exact for any number of wraps, and its parts add up."""
     true_uj = [start_uj]
     for step in steps:
         true_uj.append(true_uj[-1] + step)
@@ -166,7 +166,7 @@ def test_samples_bound_the_wraps(max_range_uj: int, steps: list[int], start_uj: 
 
 
 def test_many_wraps_of_the_kernels_counter_stay_exact() -> None:
-    """An error of a wrap is not added up: 100 wraps, each within 0.5 µJ."""
+    """The error of 100 wraps is within 0.5 µJ each."""
     unit, range_uj = 61_035, 262_143_328_850
     counts = range(0, 100 * 2**32, 2**30)
     series = [kernel(n * 10**11, count, unit) for n, count in enumerate(counts)]
@@ -190,7 +190,7 @@ def test_failed_read_is_lost_not_zero() -> None:
 
 
 def test_a_reopened_counter_is_flagged() -> None:
-    """What it counted while it was gone is unknown; a fall may be a new beginning, no wrap."""
+    """Its count in between is unknown; a fall may be a restart, not a wrap."""
     start, failed = Reading(0, 1, 77), ReadFailure(5, "gone")
     risen, fallen = Reading(10**9, 10**9, 80, epoch=1), Reading(10**9, 10**9, 5, epoch=1)
     assert difference(start, risen, 10**12).energy_uj == 3

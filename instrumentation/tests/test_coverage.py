@@ -1,4 +1,4 @@
-"""The declared table: what is whole, what a part, what may be added up, and what is unknown."""
+"""Test the declared table: machines, parts, sums and unknown quantities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a raw stream to samples.parquet, in pieces, and what happens where that cannot be."""
+"""Test decoding raw streams to samples.parquet, and its errors."""
 
 from __future__ import annotations
 

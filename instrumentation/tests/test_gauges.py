@@ -1,4 +1,4 @@
-"""Sources beside RAPL: polled power and a battery's gauge."""
+"""Test sources other than RAPL: polled power and a battery's gauge."""
 
 from __future__ import annotations
 

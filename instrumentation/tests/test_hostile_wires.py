@@ -20,7 +20,7 @@ from instrumentation.tests.meter_helpers import Running, an_entry
 
 
 def test_every_driver_returns_from_hostile_answers(tmp_path: Path, thorough: bool) -> None:
-    """In a process of its own, whose memory is all theirs."""
+    """Run in a separate process, so that its memory is only theirs."""
     count, out = 100 if thorough else 12, tmp_path / "figures.json"
     argv = [sys.executable, "-m", "instrumentation.tests.hostile_wires"]
     process = subprocess.run(
@@ -45,7 +45,7 @@ def served(answer: Answer) -> Iterator[int]:
 def test_a_meter_that_turns_hostile_is_lost_and_reopened_with_a_gap(
     piece: bytes, tmp_path: Path
 ) -> None:
-    """A line that never ends, and silence; then the recorder ends when it is told to."""
+    """An endless line, or silence; then the recorder ends on its signal."""
     good = [True]
 
     def answer(_: Random) -> Iterator[bytes]:

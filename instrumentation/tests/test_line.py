@@ -1,4 +1,4 @@
-"""The line meter: what a pattern may say, and what becomes of lines."""
+"""Test the line meter: patterns and lines."""
 
 from __future__ import annotations
 

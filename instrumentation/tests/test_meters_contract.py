@@ -1,4 +1,4 @@
-"""What every driver must hold with its simulator; a meter that is registered is tested here."""
+"""Test the contract of drivers with the simulator of every registered meter."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from contract.tests.refusal import refuses
 from instrumentation.accuracy import UNITS
 from instrumentation.decode import Decoded
 from instrumentation.meters import registry
-from instrumentation.meters.base import Meter
 from instrumentation.tests.simulators import registry as simulators
-from instrumentation.tests.simulators.registry import Simulator
 from instrumentation.trace import Frame
 from validation.metrology.conversation import Wire, conversation, decode_frames, faultless
+from validation.metrology.faults import a_load, driver_of, periods_of_a_record
 from validation.metrology.faulty_meters import FaultyWire, WireFaults
 
 KINDS = registry.kinds()
@@ -29,37 +28,21 @@ every_meter = pytest.mark.parametrize("kind", KINDS)
 FAULTS = ("drop", "double", "corrupt", "lose")
 
 
-def a_load(simulator: Simulator, seed: int, periods: int) -> NDArray[np.float64]:
-    """Energies at the ends of periods, of a load that jumps and creeps."""
-    chance = np.random.default_rng(seed)
-    shape = (periods, len(simulator.channels))
-    steps = chance.choice([0.0, 0.001, 0.07, 0.2, 0.7], shape)
-    watts = simulator.full_scale_w * (steps + 0.01 * chance.random(shape))
-    return np.asarray(np.cumsum(watts * simulator.period_s, axis=0))
-
-
-def a_driver(kind: str) -> Meter:
-    simulator = simulators.load(kind)()
-    return registry.load(kind)(
-        {name: f"ch_{n}" for n, name in enumerate(simulator.channels)}, simulator.settings
-    )
-
-
 def a_stream(
     kind: str, seed: int, periods: int, wire: Wire = faultless
 ) -> tuple[list[Frame], NDArray[np.float64]]:
     simulator = simulators.load(kind)()
     energy_j = a_load(simulator, seed, periods)
-    return list(conversation(a_driver(kind), simulator, energy_j, wire=wire)), energy_j
+    return list(conversation(driver_of(kind), simulator, energy_j, wire=wire)), energy_j
 
 
 def decoded(kind: str, frames: list[Frame]) -> Decoded:
-    return decode_frames(a_driver(kind), frames)
+    return decode_frames(driver_of(kind), frames)
 
 
 @functools.cache
 def a_short_stream(kind: str, seed: int) -> tuple[list[Frame], Decoded]:
-    """Return what a property is tried on many times, and what it is decoded to."""
+    """Return a short stream and its decoded recording, cached for properties."""
     frames, _ = a_stream(kind, seed, periods=60)
     return frames, decoded(kind, frames)
 
@@ -69,14 +52,14 @@ def powers(samples: pl.DataFrame) -> NDArray[np.float64]:
 
 
 def periods_of(kind: str, samples: pl.DataFrame) -> list[int]:
-    """How many of the simulator's periods each record is the mean of."""
+    """Return over how many of the simulator's periods each record is averaged."""
     widths = samples["window_s"].to_numpy() / simulators.load(kind)().period_s
     assert np.allclose(widths, np.rint(widths))
     return [round(width) for width in widths.tolist()]
 
 
 def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) -> float:
-    """Return the largest error of any record where its windows, one after the other, fit best."""
+    """Return the largest error of any record at the best alignment of the windows."""
     simulator = simulators.load(kind)()
     widths = periods_of(kind, samples)
     ends = np.cumsum([0, *widths])
@@ -92,7 +75,7 @@ def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) ->
 
 @every_meter
 def test_every_driver_has_sound_attributes(kind: str) -> None:
-    meter = a_driver(kind)
+    meter = driver_of(kind)
     assert meter.kind == kind
     terms = meter.accuracy.terms
     assert terms[0].name == "gain" and all(term.source for term in terms)
@@ -139,7 +122,7 @@ def test_an_energy_counter_agrees_with_the_power(kind: str) -> None:
     frames, _ = a_stream(kind, seed=4, periods=400)
     samples = decoded(kind, frames).samples
     counters = samples.select(pl.col("^energy_j_.*$")).to_numpy()
-    assert bool(counters.size) == a_driver(kind).has_energy
+    assert bool(counters.size) == driver_of(kind).has_energy
     joules = (powers(samples) * samples["window_s"].to_numpy()[:, None])[1:].sum(axis=0)
     for counter, of_power_j in zip(counters.T, joules, strict=False):
         assert np.all(np.diff(counter) >= 0)
@@ -181,10 +164,10 @@ def test_any_cutting_of_the_bytes_gives_the_same_records(
 def test_faults_on_the_wire_are_reported_and_cost_few_records(kind: str, fault: str) -> None:
     wire = FaultyWire(7, WireFaults(**{fault: 0.02}))
     simulator = simulators.load(kind)()
-    together = max(1, round(a_driver(kind).period_s / simulator.period_s))
+    together = periods_of_a_record(kind)
     energy_j = a_load(simulator, 3, 2000 * together)
     frames = list(
-        conversation(a_driver(kind), simulator, energy_j, wire=wire.carry, together=together)
+        conversation(driver_of(kind), simulator, energy_j, wire=wire.carry, together=together)
     )
     recording = decoded(kind, frames)
     assert wire.hit > 20
@@ -192,7 +175,9 @@ def test_faults_on_the_wire_are_reported_and_cost_few_records(kind: str, fault: 
     meter = registry.load(kind)
     assert recording.samples.height >= 2000 - meter.most_lost_records * (wire.hit + 2)
     if meter.detects_damage:
-        clean = decoded(kind, list(conversation(a_driver(kind), simulators.load(kind)(), energy_j)))
+        clean = decoded(
+            kind, list(conversation(driver_of(kind), simulators.load(kind)(), energy_j))
+        )
         assert set(powers(recording.samples).ravel()) <= set(powers(clean.samples).ravel())
     # No fault without a trace: whatever is missing has a gap or a fault in its place.
     reported = sum(f.kind != "restart" for f in recording.faults)
@@ -211,9 +196,9 @@ def test_foreign_bytes_cost_few_records(kind: str, junk: bytes, seed: int) -> No
 
 @every_meter
 def test_random_answers_give_no_records(kind: str) -> None:
-    """From the opening on: what is asked before the first record is answered by nonsense, too."""
+    """Requests before the first record get random answers, too."""
     chance = random.Random(3)
-    meter = a_driver(kind)
+    meter = driver_of(kind)
     for second in range(1000):
         if second % 50 == 0:
             meter.opened()

@@ -1,4 +1,4 @@
-"""Meters on a network, for real: servers on loopback, the recorder before them."""
+"""Test meters on a network with servers on loopback and the recorder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SECRET = "admin:corr&ct horse"
 def on_the_network(
     simulator: NetworkSimulator, port: int = 0, secret: str = "", **tls: ssl.SSLContext | None
 ) -> Iterator[Server]:
-    """Provide a simulator that is served, in true time."""
+    """Serve a simulator in real time."""
     server = simulator.serve(HOST, port, secret, **tls)
     live = Live(simulator, [WATTS] * len(simulator.channels))
     try:
@@ -72,7 +72,7 @@ def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> Mete
 
 
 def recorded(config: MeterEntry, out: Path, until: Callable[[RecorderStatus], bool]) -> str:
-    """Record until the status is as wanted; return the recorder's summary."""
+    """Record until the status meets a condition; return the recorder's summary."""
 
     def stopped() -> bool:
         status = read_status(out / "status.json")
@@ -93,7 +93,7 @@ def secret_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> str:
 
 
 def in_no_file(secret: str, folder: Path) -> bool:
-    """Whether neither the secret nor a half of it stands in what was recorded."""
+    """Return whether no file below a folder contains the secret or a half of it."""
     parts = [part.encode() for part in (secret, *secret.split(":")) if part != "admin"]
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert files
@@ -114,7 +114,7 @@ def the_wire(config: MeterEntry) -> Iterator[tuple[Meter, Transport]]:
 def until_heard(
     meter: Meter, transport: Transport, condition: Callable[[list[float], list[Fault]], bool]
 ) -> tuple[list[float], list[Fault]]:
-    """Asks and listens until powers and faults are as wanted."""
+    """Ask and read until powers and faults meet a condition."""
     watts: list[float] = []
     faults: list[Fault] = []
     while not condition(watts, faults):
@@ -272,7 +272,7 @@ def test_busy_and_silent_devices_leave_faults_and_a_gap() -> None:
 
 
 def test_a_slow_answer_is_flagged_late_and_does_not_block() -> None:
-    """A slow plug is asked one thing at a time, and each of its answers counts, `late`."""
+    """A slow plug is asked one question at a time, and each answer is flagged `late`."""
     plug = HttpSimulator(refresh_s=REFRESH_S, delay_s=0.7)
     with on_the_network(plug) as server, the_wire(a_config(plug, server.address)) as wire:
         meter, transport = wire
@@ -360,7 +360,7 @@ def test_the_requested_login_scheme_is_used(
 def answered_logins(
     folder: Path, *challenges: str, profile: str = "generic", questions: int = 1
 ) -> list[bytes]:
-    """Return the requests that a device hears that refuses them with these challenges."""
+    """Return the requests that a device receives which refuses them with these challenges."""
     heard: list[bytes] = []
     # Who is not told that the connection ends may ask on it again before its end has come.
     refusal = "HTTP/1.1 401 No\r\nConnection: close\r\nContent-Length: 0\r\nWWW-Authenticate: "
@@ -406,7 +406,7 @@ def answered_logins(
 def test_a_digest_challenge_never_gets_the_password(
     challenge: str, is_answered: bool, tmp_path: Path
 ) -> None:
-    """Who hears the network must not get it by Basic, neither before the challenge nor after it."""
+    """The password is never sent by Basic, neither before the challenge nor after it."""
     challenges = [f'Digest realm="r", nonce="n", {challenge}'] * (1 + is_answered)
     heard = answered_logins(tmp_path, *challenges)
     assert [b"response=" in request for request in heard] == [False, *[True] * is_answered]
@@ -418,7 +418,7 @@ def in_clear(request: bytes) -> bool:
 
 
 def test_basic_after_digest_never_gets_the_password(tmp_path: Path) -> None:
-    """By its profile, or since it was asked for: who stands in for the device asks for Basic."""
+    """Digest is required by the profile or was asked for: an impostor then asks for Basic."""
     digest, basic = 'Digest realm="r", nonce="n", qop="auth"', 'Basic realm="r"'
     changed = answered_logins(tmp_path, digest, digest, basic, questions=2)
     assert not any(in_clear(request) for request in changed)
@@ -439,7 +439,7 @@ def test_a_tasmota_with_a_password_is_recognised_as_locked() -> None:
 
 
 def a_certificate(folder: Path, name: x509.GeneralName) -> ssl.SSLContext:
-    """Return a server's side, and `ca.pem` in the folder.
+    """Return a server's TLS context; write its certificate to `ca.pem` in the folder.
 
     A certificate that it has signed itself.
     """
@@ -568,7 +568,7 @@ def test_scpi_commands_are_sent_at_both_ends(tmp_path: Path) -> None:
 
 
 def test_a_yokogawa_is_recorded_over_a_socket(tmp_path: Path) -> None:
-    """The driver of the serial port, its bytes as they come, behind VISA's name of a socket."""
+    """The serial driver reads the unchanged bytes of a socket with a VISA name."""
     meter = WT310Simulator(rate_s=0.1)
     lock = threading.Lock()
 
@@ -640,7 +640,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_networked_kind_has_a_simulated_server() -> None:
-    """Each kind that is at a network alone is tried above."""
+    """Each kind with only network addresses is tested above."""
     tried = {make().kind for make in SIMULATORS.values()}
     assert tried == {
         kind for kind in registry.kinds() if "port" not in registry.load(kind).addresses
@@ -648,7 +648,7 @@ def test_every_networked_kind_has_a_simulated_server() -> None:
 
 
 def test_a_missing_library_is_named_with_its_extra() -> None:
-    """In a Python that does not have it."""
+    """Run a Python without the library."""
     described = {"channels": {"0": "system"}, "settings": {"profile": "shelly-switch"}}
     entry = an_entry("http://127.0.0.1:1", "http", origin="measured", **described)
     program = (

@@ -1,4 +1,4 @@
-"""What the drivers of meters on a network make of answers, in time that is only counted."""
+"""Test the drivers of networked meters with single answers, in simulated time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_meter(driver: type[Meter], channel: str = "0", /, **settings: Any) -> Mete
 def answer_in_turn(
     meter: Meter, *bodies: Any, label: str = "200 OK", step_s: float = 1.0
 ) -> list[ParseResult]:
-    """Return what each of these answers, one after the other, is made of.
+    """Return the driver's results of these answers in turn; bytes are sent unchanged.
 
     Texts and bytes as they are.
     """
@@ -83,7 +83,7 @@ def test_envelopes_are_parsed_back(sent: list[tuple[str, bytes]], cuts: list[int
 
 @given(answers.filter(bool), st.integers(0, 10**6), st.integers(1, 255))
 def test_a_changed_byte_gives_no_record(sent: list[tuple[str, bytes]], at: int, by: int) -> None:
-    """Nothing comes out but what was sent, and all that was not changed does."""
+    """All unchanged answers are parsed, and no others."""
     stream = b"".join(envelope(label, body) for label, body in sent)
     place = at % len(stream)
     changed = stream[:place] + bytes([stream[place] ^ by]) + stream[place + 1 :]
@@ -146,7 +146,7 @@ def test_any_document_is_a_finite_reading_or_a_fault(
 
 @pytest.mark.parametrize("poll_s", [1.0, 2.0])
 def test_a_slow_display_repeats_its_reading(poll_s: float) -> None:
-    """Nobody can tell a reading that is repeated from one that is the same: it is in the limit."""
+    """A repeated reading looks like an equal one: the arrival limit includes it."""
     plug = HttpSimulator(refresh_s=3.0)
     settings = {**plug.settings, "period_s": poll_s, "refresh_s": 3.0}
     output, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
@@ -185,7 +185,7 @@ def test_a_missing_answer_is_a_timeout_and_a_gap() -> None:
 
 
 def test_the_wait_for_an_answer_doubles_up_to_the_limit() -> None:
-    """2 s at first, twice as long after each silence, up to the limit; then as it was answered."""
+    """2 s at first, doubled after each silence up to the limit; then by the last answer."""
     meter = a_meter(HttpMeter, **GENERIC, answer_limit_s=7)
     waited = []
     for _ in range(4):
@@ -415,7 +415,7 @@ def test_a_devices_remarks_are_flags(
 
 
 def test_a_failed_meter_has_no_reading() -> None:
-    """0 W with `power_meter_failure` is none, and what is filled in for it is in doubt."""
+    """0 W with `power_meter_failure` is no reading, and the next one is flagged."""
     meter = a_meter(HttpMeter, profile="shelly-switch", counter=False)
     failed = {**PLUG, "apower": 0.0, "errors": ["power_meter_failure"]}
     outputs = answer_in_turn(meter, PLUG, PLUG, failed, PLUG, PLUG)

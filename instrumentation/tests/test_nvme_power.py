@@ -1,4 +1,4 @@
-"""Which drives give their power, and what of their logs is none; the guest reads real logs."""
+"""Test which drives report their power; the guest's test reads real logs."""
 
 from __future__ import annotations
 

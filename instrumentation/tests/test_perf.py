@@ -1,4 +1,4 @@
-"""perf_event through descriptions on disk that point at a software event of the running kernel."""
+"""Test perf_event with descriptions of a software event of the running kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lay_out(
     topology: dict[int, tuple[int, int]] | None = None,
     kind: int = SOFTWARE,
 ) -> Path:
-    """`events`: scale and unit by name; `topology`: package and die by processor."""
+    """Lay out `events` (scale and unit by name) and `topology` (package and die by processor)."""
     unit = root / "bus/event_source/devices/power"
     (unit / "events").mkdir(parents=True)
     (unit / "type").write_text(f"{kind}\n")
@@ -44,7 +44,7 @@ def lay_out(
 
 
 def opened(root: Path) -> PerfSource:
-    """Return the source, or a skip where this kernel lets nobody count."""
+    """Open the source; skip the test if this kernel does not permit it."""
     try:
         return PerfSource.open(root)
     except PerfError as error:
@@ -150,7 +150,7 @@ def test_an_invalid_description_is_refused(tmp_path: Path, file: str, content: s
 
 
 def test_a_counter_that_the_kernel_refuses_is_refused(tmp_path: Path) -> None:
-    """A unit that no driver stands behind."""
+    """The unit has no driver."""
     if platform.machine() != "x86_64":
         pytest.skip("perf_event_open's number is known for x86 alone")
     # The kernel asks who calls before it looks for the unit.
@@ -159,7 +159,7 @@ def test_a_counter_that_the_kernel_refuses_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_permission_gives_the_command_to_grant_it(tmp_path: Path) -> None:
-    """Asked of the real kernel without rights, at the level that it stands at."""
+    """The real kernel refuses at its present level."""
     lay_out(tmp_path, ALL)
     try:
         with as_nobody(tmp_path):

@@ -1,4 +1,4 @@
-"""Simulated meters played in real time, and what faults their wires and clocks can have."""
+"""Test simulated meters in real time, and the faults of their wires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDS = 3
 
 
 def recorded(kind: str, link: Path, out: Path) -> Decoded:
-    """Return some records of a played meter, made by a recorder in this process."""
+    """Record a played meter in this process; return the decoded recording."""
     simulator = simulators.load(kind)()
     player = Player(simulator, link, WATTS[: len(simulator.channels)])
     channels = {key: f"ch_{n}" for n, key in enumerate(simulator.channels)}

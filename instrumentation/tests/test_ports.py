@@ -1,4 +1,4 @@
-"""Meters are found by what their USB side says, wherever they are plugged in."""
+"""Test the lookup of ports by USB identity."""
 
 from __future__ import annotations
 

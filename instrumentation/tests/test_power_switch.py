@@ -1,4 +1,4 @@
-"""Power switches: a program that keeps an outlet's state in a file, with faults of real ones."""
+"""Test power switches by a program with an outlet's state in a file, and faults of real ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TELLS = 'cat "$log.state"'
 
 
 def a_switch(log: Path, deed: str = OBEYS, status: str = TELLS) -> tuple[str, ...]:
-    """Build the argv of a switch; `log` has what it was asked, a line each."""
+    """Build the argv of a switch; `log` gets its requests, a line each."""
     return ("sh", "-c", OUTLET.format(deed=deed, status=status), str(log))
 
 

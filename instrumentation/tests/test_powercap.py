@@ -1,4 +1,4 @@
-"""The powercap reader over trees of real files laid out as kernels lay them out."""
+"""Test the powercap reader with trees of files in the kernel's layouts."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_series_reopens_a_failed_counter(tmp_path: Path) -> None:
 
 @contextmanager
 def vanishing(file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Put a file of /proc in a counter's place.
+    """Replace a counter by a file of /proc.
 
     It holds a number, and when its process ends, the held descriptor and the path fail as those of
     a zone do whose driver is gone.
@@ -220,7 +220,7 @@ def test_reopening_leaks_no_descriptor(tmp_path: Path) -> None:
 
 
 def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> None:
-    """A number of the new file never passes for one of the old epoch."""
+    """A count of the new file never has the old epoch."""
     root = ALONE.lay_out(tmp_path)
     file = root / PACKAGE / "energy_uj"
     file.write_text("0\n")
@@ -302,7 +302,7 @@ def test_zones_for_root_only_leave_the_others(
 
 
 def test_an_unreadable_name_is_refused(tmp_path: Path) -> None:
-    """The name is there, and reading it fails, as while a driver goes away."""
+    """The name exists, but reading it fails, as when a driver is unloaded."""
     root = ALONE.lay_out(tmp_path)
     (root / PACKAGE / "name").unlink()
     (root / PACKAGE / "name").symlink_to("/proc/self/mem")

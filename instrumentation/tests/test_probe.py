@@ -1,4 +1,4 @@
-"""Looking for a meter opens the port that was named and no other, and no other gets a byte."""
+"""Test that the search for a meter opens only the named port and sends no byte to another."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.addaudithook(_heard)
 
 @contextlib.contextmanager
 def opened() -> Iterator[list[str]]:
-    """Paths of all files that this process opens."""
+    """Collect the paths of all files that this process opens."""
     paths: list[str] = []
     _hearing.append(lambda path: paths.append(os.path.realpath(path)))
     try:
@@ -45,7 +45,7 @@ def opened() -> Iterator[list[str]]:
 
 @pytest.fixture
 def strangers(tmp_path: Path) -> Iterator[list[SimulatedPort]]:
-    """Real terminals that nobody has named."""
+    """Provide terminals that the inventory does not name."""
     ports = [SimulatedPort(tmp_path / f"other-{number}") for number in range(4)]
     yield ports
     for port in ports:
@@ -53,14 +53,14 @@ def strangers(tmp_path: Path) -> Iterator[list[SimulatedPort]]:
 
 
 def _untouched(strangers: list[SimulatedPort], paths: list[str]) -> bool:
-    """No terminal was opened, and none holds a byte."""
+    """Return whether no terminal was opened or received a byte."""
     return not {port.device for port in strangers} & set(paths) and not any(
         port.receive() for port in strangers
     )
 
 
 def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
-    """As the kernel tells of them: without USB, in a cheap adapter, as other meters, as its own."""
+    """Describe them as no USB device, a cheap adapter, another meter and a smartpower3."""
     ids = ("", "1a86:7523", "0483:5740", SMARTPOWER)
     return [
         Port(s.device, usb_id, f"01D2A3F{n}", f"1-{n}")
@@ -110,7 +110,7 @@ def test_only_the_named_port_is_opened(
 def test_a_kind_without_a_port_opens_only_its_device(
     strangers: list[SimulatedPort], tmp_path: Path
 ) -> None:
-    """`usb`: the strangers of other kinds are left alone, though one looks like another meter."""
+    """With `usb` no port of another kind is opened, even one of another meter."""
     named_ports = _as_ports(strangers)
     entry = MeterEntry("meter0", "smartpower3", "usb", "modelled", {"0": "system"}, 115200)
     with opened() as paths, refuses("became-pseudo-terminal"):

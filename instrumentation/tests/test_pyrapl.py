@@ -1,4 +1,4 @@
-"""The real pyRAPL over real files, its paths led to a tree of ours; and its faults, contained."""
+"""Test the real pyRAPL with a tree of files below a test folder, and its failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lay_out(root: Path, packages: int, drams: int) -> None:
 
 
 def lead(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pyRAPL's hard-coded /sys paths end up below `root`."""
+    """Redirect pyRAPL's hard-coded /sys paths to `root`."""
     PyraplSource.open()  # imports pyRAPL in the way that its source does
     from pyRAPL import device_api
 
@@ -52,13 +52,13 @@ def lead(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where pyRAPL's hard-coded /sys paths end up."""
+    """Folder to which pyRAPL's hard-coded /sys paths are redirected."""
     lead(tmp_path, monkeypatch)
     return tmp_path
 
 
 def set_uj(root: Path, zone: str, energy_uj: int) -> None:
-    """In one write over the old value: a reader never finds the file empty."""
+    """Overwrite the value in one write, so that a reader never sees an empty file."""
     path = root / "sys/class/powercap/intel-rapl" / zone / "energy_uj"
     with path.open("r+b", buffering=0) as counter:
         counter.write(f"{energy_uj:>18}\n".encode())

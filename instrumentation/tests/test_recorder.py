@@ -1,4 +1,4 @@
-"""The recorder on pseudo-terminals that a simulator talks to."""
+"""Test the recorder on pseudo-terminals with a simulator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Send = Callable[[SimulatedPort], object]
 
 
 def smartpower3() -> Send:
-    """Lines of one meter that continues over several ports."""
+    """Return a sender of one meter's lines, which continue over several ports."""
     simulator = SmartPower3Simulator()
 
     def send(port: SimulatedPort) -> None:
@@ -50,7 +50,7 @@ def smartpower3() -> Send:
 
 @contextlib.contextmanager
 def plugged_in(link: Path, send: Send) -> Iterator[SimulatedPort]:
-    """Provide a port at which something comes every 10 ms."""
+    """Provide a port at which `send` is called every 10 ms."""
     port = SimulatedPort(link)
     unplugged = threading.Event()
 
@@ -115,7 +115,7 @@ Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(out: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Run the command line, which must end with 1; what it wrote to standard error."""
+    """Return a function that runs the command line, which must fail, and returns its error."""
 
     def run(port: object, **changes: Any) -> str:
         arguments = ["--meter", an_entry(port, **changes), "--out", str(out)]
@@ -272,7 +272,7 @@ def test_a_full_disk_pauses_the_recording(link: Path, tmp_path: Path) -> None:
 
 
 def test_a_second_recorder_of_a_folder_is_refused(link: Path, out: Path, refused: Refused) -> None:
-    """The lock is the open folder's: one process is as good as two."""
+    """The lock belongs to the open folder, so one process suffices for the test."""
     with plugged_in(link, smartpower3()), Bench(link, out) as bench:
         bench.wait_until(lambda s: s.records > 0)
         assert "another process records into" in refused(link)

@@ -1,4 +1,4 @@
-"""The SmartPower3's line and its time, from vectors and from the maker's own format."""
+"""Test the SmartPower3's lines and time with documented lines and the simulator's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def times_ms(output: ParseResult) -> list[int]:
 
 
 def closed(line: bytes) -> bytes:
-    """Return a line with the checksums that its first part has."""
+    """Return a line with the checksums of its first part."""
     checked = line[:74]
     return checked + b"%02x,%02x\r\n" % (-sum(checked) & 0xFF, functools.reduce(xor, checked))
 
@@ -146,14 +146,14 @@ def test_a_power_by_the_firmwares_arithmetic_is_a_product(voltage: float, curren
 
 @pytest.mark.parametrize("scale_mw", [70, 700, 7_000, 45_000, 99_000])
 def test_simulated_power_is_a_product(scale_mw: int) -> None:
-    """Whatever the power, up to the largest current, nothing that the simulator sends is odd."""
+    """No simulated line is doubtful for any power up to the largest current."""
     times = range(0, 2000, 10)
     lines = [encode_line(t, (scale_mw + t // 10, 59 + t % 7)) for t in times]
     assert not any(words(fed(lines, {"0": "system", "1": "drive"})))
 
 
 def _swapped(line: bytes, chance: random.Random) -> bytes:
-    """Two digits of the checked part change places."""
+    """Return the line with two digits of the checked part swapped."""
     digits = [at for at in range(74) if line[at : at + 1].isdigit()]
     a, b = sorted(chance.sample(digits, 2))
     return line[:a] + line[b : b + 1] + line[a + 1 : b] + line[a : a + 1] + line[b + 1 :]

@@ -1,4 +1,4 @@
-"""What every source of energy must do, over all that are registered."""
+"""Test the contract of every registered energy source."""
 
 from __future__ import annotations
 

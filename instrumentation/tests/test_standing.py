@@ -1,4 +1,4 @@
-"""What is no figure by a whole recording, and what only rests for a while."""
+"""Test which sources are refused by a whole recording."""
 
 from __future__ import annotations
 

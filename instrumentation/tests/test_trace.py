@@ -1,4 +1,4 @@
-"""The raw stream: what was written whole is read back, whatever befell its end."""
+"""Test the raw stream: whole frames are read back after any damage of the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(path: Path, frames: list[Frame]) -> StreamWriter:
 
 
 def whole_frames(frames: list[Frame], size_bytes: int) -> list[Frame]:
-    """Return the frames that are whole in so many bytes."""
+    """Return the frames that are whole within a number of bytes."""
     ends = accumulate(12 + len(frame.data) for frame in frames)
     return [frame for frame, end in zip(frames, ends, strict=True) if end <= size_bytes]
 
@@ -105,7 +105,7 @@ def test_a_negative_time_is_refused(tmp_path: Path, before: int) -> None:
 
 
 def test_zeros_at_the_end_are_ignored(tmp_path: Path) -> None:
-    """After a power cut a file may be as long as it was to be, and end in zeros."""
+    """After a power cut a file may have its full length and end in zeros."""
     path = tmp_path / "stream.raw"
     frames = [Frame(5, b""), Frame(6, b"ab")]
     write(path, frames)

@@ -1,4 +1,4 @@
-"""Both kinds of wire keep one protocol; serial ones on pseudo-terminals, usbtmc on sockets."""
+"""Test serial transports on pseudo-terminals and usbtmc on sockets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_bytes_go_both_ways_with_the_time_of_their_read(port: SimulatedPort) -> 
 
 
 def _waiting(fd: int) -> int:
-    """How many bytes a read would find."""
+    """Return the number of bytes that are ready to be read."""
     count = array.array("i", [0])
     fcntl.ioctl(fd, termios.FIONREAD, count)
     return count[0]
@@ -66,7 +66,7 @@ def _waiting(fd: int) -> int:
 def test_no_byte_has_a_time_before_its_arrival(
     port: SimulatedPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy machine may stop the reader between the wait and the read, while more bytes come."""
+    """A busy machine may stop the reader between poll and read while more bytes arrive."""
     transport = SerialTransport(str(port.link), 115200)
     read = os.read
     sent_ns: list[int] = []
@@ -118,7 +118,7 @@ def test_a_port_is_opened_exclusively(port: SimulatedPort) -> None:
 
 @pytest.fixture
 def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
-    """Provide a raw pseudo-terminal in the place of /dev/usbtmcN.
+    """Provide a transport on a raw pseudo-terminal instead of /dev/usbtmcN.
 
     A descriptor that is read and written.
     """
@@ -132,7 +132,7 @@ def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
 
 
 def _heard(master: int, size: int) -> bytes:
-    """Return what was written to a pseudo-terminal, which is passed on in parts.
+    """Read what was written to a pseudo-terminal, which arrives in parts.
 
     `size` bytes or more.
     """
@@ -175,7 +175,7 @@ def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
 
 
 def test_a_hanging_open_times_out(tmp_path: Path) -> None:
-    """A FIFO without a writer does what some drivers of the kernel do: its open waits for ever."""
+    """The open of a FIFO without a writer hangs as those of some drivers."""
     fifo = tmp_path / "port"
     os.mkfifo(fifo)
 

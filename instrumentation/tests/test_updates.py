@@ -1,4 +1,4 @@
-"""How often counters are brought up to date, and stretches that are short for that."""
+"""Test update intervals of counters, and stretches that are too short for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANGE_UJ = 262_143_328_850
 
 
 class Watch:
-    """A clock that each pause moves on by half a millisecond, sometimes by `away_ms` more."""
+    """A clock that each pause advances by half a millisecond, sometimes by `away_ms` more."""
 
     def __init__(self, away_ms: int = 0) -> None:
         self.now_ns, self.pauses, self.away_ms = 0, 0, away_ms
@@ -33,7 +33,7 @@ class Watch:
         return self.now_ns // (every_ms * MS)
 
     def frozen_count(self) -> int:
-        """Each millisecond, but for 50 ms from 200 ms on."""
+        """Return a count of milliseconds that stops for 50 ms at 200 ms."""
         now_ms = self.now_ns // MS
         return now_ms if now_ms < 200 else max(200, now_ms - 50)
 
@@ -142,7 +142,7 @@ def test_counters_of_a_polled_source_are_watched() -> None:
 
 
 def test_the_first_update_of_a_slow_counter_sets_its_window() -> None:
-    """It moves once, long after it was opened: a run over that moment has no figure."""
+    """It moves once, long after the opening: a run over that moment has no figure."""
     moved = Event()
     source = PolledSource(
         {},
@@ -161,7 +161,7 @@ def test_the_first_update_of_a_slow_counter_sets_its_window() -> None:
 
 
 class SlowCounter:
-    """A counter that is brought up to date each 100 ms, of a power that steps at some moment.
+    """A counter that is updated every 100 ms, of a power with a step.
 
     A read takes no time; a pause moves the clock on.
     """
@@ -170,7 +170,7 @@ class SlowCounter:
         self.now_ms, self.step_ms, self.window_ms = 0.0, step_ms, window_ms
 
     def energy_uj(self, at_ms: float) -> float:
-        """Return the energy by then: at 400 W, and at 120 W from the step on."""
+        """Return the energy so far: 400 W before the step and 120 W after it."""
         return 1e3 * (400 * min(at_ms, self.step_ms) + 120 * max(0.0, at_ms - self.step_ms))
 
     def read(self) -> dict[str, Reading | ReadFailure]:

@@ -1,4 +1,4 @@
-"""The load pattern: its sequence, and that real processes follow it and never outlive anyone."""
+"""Test the load pattern: its sequence, and processes that follow it and always end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def children() -> list[int]:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time that a process has used; 0 if there is none."""
+    """Return the CPU time of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
     except (OSError, IndexError):
@@ -86,7 +86,7 @@ def cpu_ns(pid: int) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that waits for its parent to look at it does not."""
+    """Return whether a process runs; zombies do not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -161,7 +161,7 @@ def test_an_absent_cpu_is_refused() -> None:
 
 
 class StopPlayError(BaseException):
-    """Raised by a signal's handler, like the agent's own."""
+    """Raised by a signal's handler, as in the agent."""
 
 
 def test_a_signal_that_raises_leaves_no_child_behind() -> None:

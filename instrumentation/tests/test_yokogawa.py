@@ -1,4 +1,4 @@
-"""Yokogawa's meters: set up, asked for each update, in ranges that are known."""
+"""Test Yokogawa's meters: setup, queries, ranges and faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def driver(kind: str, **settings: Any) -> Yokogawa:
 
 
 def set_up(meter: Yokogawa, simulator: YokogawaSimulator) -> list[str]:
-    """Ask until the meter waits for its data; what was said."""
+    """Ask until the meter waits for its data; return the requests."""
     meter.opened()
     sent: list[str] = []
     while len(sent) < 100 and (not sent or ":COMM:WAIT" not in sent[-1]):
@@ -137,7 +137,7 @@ def test_input_beyond_the_range_gives_no_reading_and_a_gap(kind: str) -> None:
 
 @every_kind
 def test_peak_beyond_the_range_is_flagged(kind: str) -> None:
-    """A supply that draws short peaks: they are cut off though the rms value fits."""
+    """A supply draws short peaks, which are cut off although the rms value fits."""
     ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
     watts = [40.0, 41.0, 90.0, 91.0, 42.0, 43.0]
     simulator = SIMULATORS[kind](**ranges, crest=4.0)
@@ -218,7 +218,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
 
 @every_kind
 def test_a_held_meter_is_set_up_again(kind: str) -> None:
-    """HOLD pressed in mid-run: nothing is updated until somebody says so."""
+    """HOLD was pressed during a run: the meter no longer updates."""
     meter, simulator = driver(kind, **FIXED), SIMULATORS[kind]()
     set_up(meter, simulator)
     simulator.hold = True

@@ -1,4 +1,4 @@
-"""A corpus of powercap trees as kernels lay them out, as real files."""
+"""Powercap trees in the kernel's layouts, as real files."""
 
 from __future__ import annotations
 

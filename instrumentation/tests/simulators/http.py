@@ -1,4 +1,4 @@
-"""The side of plugs that answer HTTP; what they answer is described in `meters.http`."""
+"""Simulator of plugs that answer HTTP; their answers are described in `meters.http`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class HttpSimulator(NetworkSimulator):
         return "200 OK", json.dumps(self._document()).encode()
 
     def _document(self) -> Any:
-        """Return what the profile's places point into; its forms are held by test_networked."""
+        """Return a document of the profile; test_networked checks its form."""
         device, places = self._device, self._device.places
         step_w = max(self.step_w, device.resolution_w)
         watts = [round(power_w / step_w) * step_w for power_w in self.power_w]
@@ -124,7 +124,7 @@ def put(document: Any, tokens: list[str], value: Json) -> Any:
 
 
 class HttpServer:
-    """Serves a simulator; `secret` is the token, or `user:password`, that it asks for."""
+    """An HTTP server of a simulator; `secret` is the required token or `user:password`."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class HttpServer:
 def _admitted(
     simulator: HttpSimulator, request: BaseHTTPRequestHandler, secret: str
 ) -> tuple[str, str]:
-    """Return the path without a login, and the challenge where the login is not the right one."""
+    """Return the path without a login, and the challenge if the login is wrong."""
     authorization = request.headers.get("Authorization", "")
     if simulator.profile == "tasmota":
         path, _, login = request.path.partition("&user=")
@@ -205,7 +205,7 @@ _NONCE = "60dc59c6"
 
 
 def _digest_fits(authorization: str, path: str, secret: str, simulator: HttpSimulator) -> bool:
-    """RFC 7616, 3.4.1, from the side that checks it; as strict as the strictest firmware."""
+    """Return whether a Digest answer is right (RFC 7616, 3.4.1), as strictly as any firmware."""
     fields = dict(re.findall(r'(\w+)="?([^",]*)"?', authorization))
     user, password = secret.split(":")
 

@@ -1,4 +1,4 @@
-"""A controller's (BMC's) side of IPMI, with ipmitool before it: what that prints for a question."""
+"""Simulator of a management controller (BMC) behind ipmitool: the output of ipmitool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXT = """
 
 
 class IpmiSimulator(NetworkSimulator):
-    """Answers DCMI's question; `active` is whether its power reading is switched on."""
+    """A simulated controller that answers DCMI's question; `active` enables its power reading."""
 
     kind: ClassVar[str] = "ipmi"
 
@@ -41,7 +41,7 @@ class IpmiSimulator(NetworkSimulator):
         return "ok", _TEXT.format(watts, 0, 2 * watts, watts, state).encode()
 
     def serve(self, host: str, port: int, secret: str = "") -> TcpServer:
-        """Serve no RMCP+, but a stand-in for ipmitool: login, tab, question: a line each."""
+        """Serve a stand-in for ipmitool instead of RMCP+: login, tab and question in a line."""
 
         def respond(line: bytes) -> bytes:
             login, _, question = line.decode().partition("\t")

@@ -1,4 +1,4 @@
-"""A small board that prints the power of two rails as lines, the other side of `meters.line`."""
+"""Simulator of a small board that prints the power of two rails as lines for `meters.line`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_MW = 999_999
 
 
 class LineSimulator:
-    """A line each period once it was sent `run`. Takes energies, gives bytes; does no I/O."""
+    """A simulated meter that sends a line each period after `run`; does no I/O."""
 
     kind: ClassVar[str] = "line"
     channels = ("a", "b")

@@ -1,4 +1,4 @@
-"""What simulated meters on a network share.
+"""Base of simulated meters on a network.
 
 A display that is refreshed by its own clock, and the ways in which such devices fail. Each kind
 serves its protocol for real (`serve`).
@@ -28,11 +28,11 @@ class Server(Protocol):
     address: str
 
     def close(self) -> None:
-        """Take it away."""
+        """Stop the server."""
 
 
 class NetworkSimulator(ABC):
-    """Takes energies, gives answers; does no I/O until it is served.
+    """A simulated networked meter; does no I/O until it is served.
 
     `refresh_s` is the time between two refreshes of its display, which shows the mean between them,
     rounded to `step_w`. Its counter moves every `counter_s` by whole `counter_step_j`. `broken`
@@ -62,15 +62,15 @@ class NetworkSimulator(ABC):
     @property
     @abstractmethod
     def settings(self) -> Document:
-        """The settings that the inventory has of it."""
+        """Settings of the meter in the inventory."""
 
     @abstractmethod
     def answer(self, request: str) -> tuple[str, bytes] | None:
-        """Label and body of the answer to one line; None for none."""
+        """Return label and body of the answer to one line; None for no answer."""
 
     @abstractmethod
     def serve(self, host: str, port: int, secret: str = "") -> Server:
-        """Put it on the network, at a free port where `port` is 0; `secret` is what it asks for."""
+        """Serve the meter, at a free port if `port` is 0; `secret` is the required login."""
 
     @property
     def period_s(self) -> float:
@@ -98,18 +98,18 @@ class NetworkSimulator(ABC):
             self.energy_j = [int(j / step_j + 1e-9) * step_j for j in joules.tolist()]
 
     def receive(self, data: bytes) -> bytes:
-        """See `Simulator.receive`, as the transport hands it over."""
+        """See `Simulator.receive`; the answer is in the transport's envelope."""
         answers = [self.asked(line) for line in data.decode().splitlines()]
         return b"".join(envelope(*answer) for answer in answers if answer is not None)
 
     def asked(self, line: str) -> tuple[str, bytes] | None:
-        """Return what it answers now."""
+        """Return the present readings."""
         with self._lock:
             return None if self.silent else self.answer(line)
 
 
 class Live:
-    """Lets true time pass for a simulator, at these powers, until it is closed."""
+    """A thread that advances a simulator in real time, at these powers, until it is closed."""
 
     def __init__(self, simulator: NetworkSimulator, watts: Sequence[float]) -> None:
         self.watts = list(watts)
@@ -135,7 +135,7 @@ class Live:
 
 
 class TcpServer:
-    """A TCP server at which lines are answered, for instruments with a plain socket."""
+    """A TCP server that answers lines, for instruments with a plain socket."""
 
     def __init__(self, respond: Callable[[bytes], bytes], host: str, port: int) -> None:
         class Handler(socketserver.StreamRequestHandler):
@@ -159,7 +159,7 @@ class TcpServer:
         self._thread.start()
 
     def send(self, data: bytes) -> None:
-        """To everybody who is connected, unasked."""
+        """Send data to all connections."""
         for connection in self.connections if data else []:
             with contextlib.suppress(OSError):
                 connection.sendall(data)

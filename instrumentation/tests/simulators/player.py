@@ -1,4 +1,4 @@
-"""A simulated meter that is played in real time at a pseudo-terminal."""
+"""Play a simulated meter in real time at a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_S = 0.1
 
 
 class Player:
-    """One meter at one link. `run` returns once `stopped()` is true; `close` unplugs it.
+    """A meter played at one link. `run` returns once `stopped()` is true; `close` unplugs it.
 
     `watts` is the power through each channel of `meter`, which was just switched on.
     """
@@ -47,5 +47,5 @@ class Player:
             self._port.send(data)
 
     def close(self) -> None:
-        """Unplug it."""
+        """Close the port."""
         self._port.close()

@@ -1,4 +1,4 @@
-"""Simulators by the kind of meter that they play."""
+"""Simulators by kind of meter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 
 class Simulator(Protocol):
-    """A meter from the other side of the wire. Takes energies, gives bytes; does no I/O.
+    """A simulated meter, which turns energies into bytes and does no I/O.
 
     Made without arguments it has its usual settings. `channels` are its own names of them,
     `settings` those of such a meter in the inventory, `full_scale_w` the most that it can show of
@@ -38,14 +38,14 @@ class Simulator(Protocol):
         """Time between two of its readings."""
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """Return what it sends unasked while n periods pass.
+        """Return the bytes that it sends without a request during n periods.
 
         `energy_j` [n, channels] is the true energy that has gone through each channel since it was
         switched on, at the end of each period, in J.
         """
 
     def receive(self, data: bytes) -> bytes:
-        """Its answer to bytes from the host."""
+        """Return the answer to bytes from the host."""
 
 
 _GROUP = Group("simulated meter", "fde.simulators", "instrumentation.tests.simulators", "kind")

@@ -1,4 +1,4 @@
-"""A power meter with SCPI at a socket: voltage, current, power and watt-hours in one answer."""
+"""Simulator of a power meter with SCPI: voltage, current, power and watt-hours in one answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from instrumentation.tests.simulators.networked import NetworkSimulator, TcpServ
 
 
 class ScpiSimulator(NetworkSimulator):
-    """Answers `:MEAS?` once it was sent `:OUTP ON`; with `over` the load is beyond its range."""
+    """A simulated meter that answers `:MEAS?` after `:OUTP ON`; `over` exceeds its range."""
 
     kind: ClassVar[str] = "scpi"
 

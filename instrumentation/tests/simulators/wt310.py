@@ -1,4 +1,4 @@
-"""The Yokogawa WT310's side of the line; what it answers is described in `meters.wt310`."""
+"""Simulator of the Yokogawa WT310; its answers are described in `meters.wt310`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from instrumentation.tests.simulators.yokogawa import (
 
 
 class WT310Simulator(YokogawaSimulator):
-    """A WT310E; its items for output are set one by one."""
+    """A simulated WT310E, whose output items are set one by one."""
 
     kind: ClassVar[str] = "wt310"
 

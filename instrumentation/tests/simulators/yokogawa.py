@@ -1,4 +1,4 @@
-"""Ranges of a simulated power meter of Yokogawa, and numbers with as many digits as they show."""
+"""Base of simulated Yokogawa power meters: ranges, and numbers with the meter's digits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CURRENTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 def nr3(value: float, full_scale: float) -> str:
-    """Five digits, the exponent a multiple of three, both as `full_scale` needs them."""
+    """Format a number with five digits and an exponent that is a multiple of three."""
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
@@ -36,7 +36,7 @@ def step(full_scale: float) -> float:
 
 
 class Range:
-    """Voltage or current range: fixed, or following the input as the meter does it."""
+    """A voltage or current range, fixed or following the input as in the meter."""
 
     def __init__(self, ranges: tuple[float, ...], full_scale: float, auto: bool) -> None:
         self.ranges = ranges
@@ -44,7 +44,7 @@ class Range:
         self.auto = auto
 
     def follow(self, rms: float, peak: float) -> None:
-        """One update with this input: up beyond 130 % or a peak of 300 %, down below 30 %."""
+        """Update the range: up beyond 130 % or a peak of 300 %, down below 30 %."""
         if not self.auto:
             return
         at = self.ranges.index(self.full_scale)
@@ -59,11 +59,11 @@ class Range:
             self.full_scale = self.ranges[at]
 
     def is_over(self, rms: float) -> bool:
-        """Beyond 140 % there is no reading."""
+        """Whether the input is beyond 140 %, which gives no reading."""
         return rms > 1.4 * self.full_scale
 
     def is_peak_over(self, peak: float) -> bool:
-        """Peaks beyond 300 % are cut off."""
+        """Whether peaks are beyond 300 % and cut off."""
         return peak > 3 * self.full_scale
 
 
@@ -119,7 +119,7 @@ class YokogawaSimulator(ABC):
 
     @property
     def settings(self) -> Document:
-        """See `Simulator`: what the meter is to be set to, here what it stands at."""
+        """See `Simulator`: the present settings of the meter."""
         return {
             "rate_s": self.rate_s,
             "voltage_range_v": None if self.volts.auto else self.volts.full_scale,
@@ -141,7 +141,7 @@ class YokogawaSimulator(ABC):
         return step(self.volts.full_scale * self.amperes.full_scale)
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`: an update in each period, and what waited for it."""
+        """See `Simulator.advance`: an update in each period, and the answers that waited for it."""
         sent = b""
         for joules in energy_j[:, 0].tolist():
             mean_w = (joules - self._seen_j) / self.rate_s
@@ -196,7 +196,7 @@ class YokogawaSimulator(ABC):
         return ";".join(answers).encode("ascii") + self._line_end if answers else b""
 
     def _unit(self, header: str, value: str) -> str | None:
-        """Return the answer to one unit; empty for a command, None for what it does not know."""
+        """Return the answer to one unit; empty for a command, None if it is unknown."""
         match header.upper():
             case "*CLS":
                 self._errors.clear()
@@ -228,7 +228,7 @@ class YokogawaSimulator(ABC):
 
     @abstractmethod
     def _actions(self) -> Actions:
-        """Headers of this meter, and what answers them."""
+        """Return the actions of this meter by header."""
 
     def _inputs(self, group: str) -> Actions:
         """Return the headers below a group that set how voltage and current are measured."""
@@ -249,7 +249,7 @@ class YokogawaSimulator(ABC):
         self._waiting = value == "1" and not self._events & _UPDATED
 
     def _is_among(self, value: str, possible: tuple[float, ...]) -> bool:
-        """Whether the meter takes a number; if not, that is an error of its."""
+        """Return whether the meter accepts a number; otherwise record its error."""
         if float(value) in possible:
             return True
         self._errors.append('222,"Data out of range"')
@@ -264,7 +264,7 @@ class YokogawaSimulator(ABC):
             ranged.full_scale, ranged.auto = float(value), False
 
     def values(self, *items: str) -> str:
-        """Measured data, one after the other, in the ranges of its update."""
+        """Return measured data in the given order, in the ranges of the update."""
         volts, amperes = self.shown_ranges
         texts = {
             "P": nr3(self.power_w, volts * amperes),
@@ -281,7 +281,7 @@ def nothing(_: str) -> None:
 
 
 def is_on(value: str) -> bool:
-    """Return a truth value as the meter takes it."""
+    """Parse a truth value as the meter does."""
     return value.upper() in ("ON", "1")
 
 
@@ -292,7 +292,7 @@ def put(owner: object, name: str, parse: Callable[[str], object], value: str) ->
 
 @lru_cache(maxsize=4096)
 def is_header(pattern: str, header: str) -> bool:
-    """Whether a header is this one, in its long or short form."""
+    """Return whether a header matches a pattern, in its long or short form."""
     expected, asked = pattern.split(":"), header.upper().split(":")
     return len(expected) == len(asked) and all(
         word in (mnemonic.upper(), "".join(c for c in mnemonic if not c.islower()))

@@ -1,4 +1,4 @@
-"""Its entry points are those of the installed package."""
+"""Configure the tests of the package, whose entry points must be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as kernels lay out sensors, and a graphics driver's library in C."""
+"""Files of sensors in the kernel's layout, and a graphics driver's library in C."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned *mw) {
 
 
 def compile_nvml(folder: Path, patch: pytest.MonkeyPatch, cards: str) -> Path:
-    """Return the library, built, and its state; skips where there is no C compiler."""
+    """Build the library; return it and its state. Skip the test without a C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc) builds the stand-in of NVIDIA's library")

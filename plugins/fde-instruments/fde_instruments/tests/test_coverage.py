@@ -1,4 +1,4 @@
-"""What sensors of the board cover: what is whole, what a part, and what may be added up."""
+"""Test what sensors of the board cover, and which may be added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensors of the board: how they are found and named, and what counts as a failed read."""
+"""Test the sensors of the board: their names and their failed reads."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
 def test_acpi_power_meters_are_named_by_their_oem_info(
     tmp_path: Path, older: tuple[str, ...]
 ) -> None:
-    """Whichever of their files stand in `device/`, as in older kernels."""
+    """Some of their files are in `device/`, as in older kernels."""
     for number, label in enumerate(("Module Power Socket 0", "CPU Power Socket 0", "")):
         files = {"power1_average": "100000000", "power1_oem_info": label, "name": "power_meter"}
         places = {"device/" * (name in older) + name: text for name, text in files.items()}

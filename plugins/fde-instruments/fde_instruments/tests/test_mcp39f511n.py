@@ -1,4 +1,4 @@
-"""The MCP39F511N's frames, from vectors; and that only what changed and came twice is taken."""
+"""Test the MCP39F511N's frames with known bytes; only values read twice are used."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_window_set_just_before_is_restored() -> None:
 
 
 def test_registers_that_do_not_read_the_same_twice_are_read_again() -> None:
-    """Damage to the range that the sum does not see: two bytes changed places."""
+    """Two swapped bytes of the range, which the sum does not detect."""
     wire = on_the_nth(1, lambda piece: piece[:3] + piece[4:5] + piece[3:4] + piece[5:])
     output, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
     assert kinds(output) == ["setup"]
@@ -127,7 +127,7 @@ def test_a_window_that_cannot_be_set_is_a_fault_and_the_true_one_used() -> None:
 
 
 def test_an_unchanged_value_is_recorded_once() -> None:
-    """Polled many times in a window, each window gives one record."""
+    """Each window gives one record, however often it is polled."""
     output, frames = talk(driver, Mcp39f511nSimulator(), WATTS)
     assert output.samples.height == len(WATTS) - 1
     assert sum(frame.sent for frame in frames) > 4 * len(WATTS)
@@ -163,7 +163,7 @@ def test_a_meter_that_stands_still_gives_no_records_then_a_gap() -> None:
 
 
 def test_a_value_read_once_is_dropped() -> None:
-    """Damage that the sum does not see: two bytes changed against each other."""
+    """Two bytes changed in opposite directions, which the sum does not detect."""
 
     def swap(piece: bytes) -> bytes:
         return piece[:22] + bytes([piece[22] + 1, piece[23] - 1 & 0xFF]) + piece[24:]
@@ -176,7 +176,7 @@ def test_a_value_read_once_is_dropped() -> None:
 
 
 def test_a_window_with_an_unobserved_end_is_flagged_late() -> None:
-    """A controller that is busy for a while around the end of a window."""
+    """The controller is busy for a while around the end of a window."""
     meter, simulator = opened(driver()), Mcp39f511nSimulator()
     flags, window_ns, windows = [], round(simulator.period_s * 1e9), 0
     for t_ns in range(0, 10 * window_ns, 1_000_000):
@@ -191,7 +191,7 @@ def test_a_window_with_an_unobserved_end_is_flagged_late() -> None:
 
 
 def test_late_answer_is_not_taken_for_the_next() -> None:
-    """An answer that comes after the time-out answers another length than is asked then."""
+    """An answer after the time-out has another length than the next request."""
     meter, simulator = opened(driver()), Mcp39f511nSimulator()
     t_ns = 0
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Commands measured where a sensor is no figure, or the only one: trees of real files."""
+"""Test measured commands with sensors that are refused, or are the only ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WATTS = {PACKAGE: 20, DRAM: 2}
 
 
 def sensor_of(folder: Path, files: dict[str, str], period_s: float = 0.1) -> Callable[[], object]:
-    """Lay out a sensor of the board; return what opens it."""
+    """Lay out a sensor of the board; return a function that opens it."""
     lay_out(folder / "hwmon/hwmon0", files)
     return lambda: HwmonSource.open(folder / "hwmon", period_s)
 
@@ -86,7 +86,7 @@ def test_sockets_are_added_up_and_a_core_is_never_the_machine(tmp_path: Path) ->
 
 
 def test_a_meter_of_one_of_two_supplies_is_not_the_machine(tmp_path: Path) -> None:
-    """It shows half of what the processor alone takes, at rest as well."""
+    """It shows half of the processor's power, at rest as well."""
     hwmon = sensor_of(tmp_path, {"name": "power_meter", "power1_average": "10000000"})
     work = [command_from_words(["sleep", "0.5"])]
     outcome = metered(tmp_path, WATTS, work, rest_s=0.3, hwmon=hwmon)

@@ -1,4 +1,4 @@
-"""Graphics processors, by a stand-in of NVIDIA's library."""
+"""Test graphics processors with a stand-in for NVIDIA's library."""
 
 from __future__ import annotations
 

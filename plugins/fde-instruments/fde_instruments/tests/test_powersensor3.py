@@ -1,4 +1,4 @@
-"""The PowerSensor3: its frames, its configuration, its time, and damage on the way."""
+"""Test the PowerSensor3: frames, configuration, time and damage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ US = 1000
 
 
 def frame(t_us: int, levels: tuple[int, ...] = (600,) * 8, marker: bool = False) -> bytes:
-    """18 bytes as the firmware's text describes them."""
+    """Return 18 bytes in the layout of the firmware."""
     return _frame(t_us % 1024, levels, marker)
 
 
@@ -47,7 +47,7 @@ def _frame(t_us: int, levels: tuple[int, ...], marker: bool) -> bytes:
 
 
 def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0) -> ParseResult:
-    """All that is said from now on, without any wait; what the driver made of it."""
+    """Exchange all requests and answers without waiting; return the driver's result."""
     outputs = [meter.feed(b"", t_ns)]
     while request := meter.request(t_ns):
         meter.on_request_sent(request, t_ns)
@@ -68,7 +68,7 @@ def words(output: ParseResult) -> list[str]:
 
 
 def a_stream(simulator: PowerSensor3Simulator, count: int, seed: int = 1) -> list[bytes]:
-    """Frames of a load that jumps."""
+    """Return the frames of a load that jumps."""
     chance = np.random.default_rng(seed)
     watts = chance.choice([0.1, 3.0, 20.0], (count, 4))
     data = simulator.advance(np.cumsum(watts * simulator.period_s, axis=0))

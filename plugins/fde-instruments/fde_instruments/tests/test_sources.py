@@ -1,4 +1,4 @@
-"""The contract of sources over those of this package, on machines that are laid out in files."""
+"""Test the contract of sources for those of this package, with files of machines."""
 
 from __future__ import annotations
 

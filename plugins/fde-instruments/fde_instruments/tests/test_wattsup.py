@@ -1,4 +1,4 @@
-"""The Watts Up?'s packets, from published records and from its simulator."""
+"""Test the Watts Up?'s packets with published records and its simulator."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_jitter_and_late_reads_are_no_contradiction() -> None:
 
 
 def test_a_relation_that_never_holds_is_dropped_and_reported_once() -> None:
-    """Some firmware gives the largest power of each second, which falls again."""
+    """Some firmware reports the largest power of each second, which may fall."""
     simulator = a_simulator()
     packets = []
     for n, packet in enumerate(seconds_of(simulator, [60.0] * 40)):
@@ -287,7 +287,7 @@ def one_change(packet: bytes, chance: random.Random) -> bytes:
 
 
 def test_a_single_change_is_reported_or_harmless() -> None:
-    """At most 3 % and 0.3 W, or two counts of energy, are within what the relations let pass."""
+    """The relations allow at most 3 % and 0.3 W, or two counts of energy."""
     chance = random.Random(11)
     watts = [chance.choice([3.0, 40.0, 95.0, 400.0]) + chance.random() for _ in range(6000)]
     packets, used_j = seconds_of(a_simulator(), watts), np.cumsum(watts)
@@ -342,7 +342,7 @@ def test_physical_relations_survive_many_faults() -> None:
 
 
 def test_a_power_above_all_models_is_flagged() -> None:
-    """Where the meter logs no extremes, nothing else shows it."""
+    """Only this flag shows it if the meter logs no extremes."""
     for counts, over in ((17_000, 0), (41_000, OVER_RANGE)):
         fields = [b"%d" % counts, b"2300", *[b"_"] * 16]
         packet = b"#d,-,18," + b",".join(fields) + b";"

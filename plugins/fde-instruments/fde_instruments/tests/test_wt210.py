@@ -1,4 +1,4 @@
-"""What the WT210 has beside the other Yokogawas."""
+"""Test what differs between the WT210 and other Yokogawa meters."""
 
 from __future__ import annotations
 
