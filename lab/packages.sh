@@ -7,10 +7,10 @@
 #   lab/packages.sh --without-lab    only what a controller of real hardware needs, on any processor
 set -euo pipefail
 
-# PYTHON: the interpreter that the virtual environment is to be made with.
+# PYTHON: the interpreter of the virtual environment.
 python=${PYTHON:-python3}
 
-# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (drive/xts.c).
+# gcc, libc6-dev and libssl-dev build the cipher loop of the virtual drive (drive/xts.c).
 packages=(
     ca-certificates
     debian-archive-keyring
@@ -65,11 +65,11 @@ need_rights() {
     as_root=(sudo)
 }
 
-# What a command says is shown only if it fails: dpkg has several lines for each package.
+# Print a command's output only if it fails: dpkg has several lines for each package.
 quietly() {
-    local said
-    said=$("$@" 2>&1) && return
-    [ -z "$said" ] || echo "$said" >&2
+    local output
+    output=$("$@" 2>&1) && return
+    [ -z "$output" ] || echo "$output" >&2
     return 1
 }
 
