@@ -29,7 +29,7 @@ class StateError(Exception):
 
 @dataclass
 class Credential:
-    """Verifier of a PIN (scrypt of its hash); `wrapped_kek` is the SP's key under the same PIN."""
+    """Verifier of a PIN (scrypt of its hash); the PIN also unwraps the SP's key, `wrapped_kek`."""
 
     salt: bytes
     cost: int

@@ -165,7 +165,7 @@ class Locking:
         self._media.shadow = self._shadow if self.state.mbr.shadows else None
 
     def _layout(self) -> list[tuple[int, int, int]]:
-        """(range, first block, end) over the whole disk, in order of address."""
+        """Return (range, first block, end) over the whole disk, in order of address."""
         layout, position = [], 0
         numbered = list(enumerate(self.state.ranges))
         for index, row in sorted(numbered[1:], key=lambda pair: pair[1].start):

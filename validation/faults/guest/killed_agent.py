@@ -1,4 +1,4 @@
-"""Runs in the guest in the agent's place: the agent itself, killed at chosen lines of its journal.
+"""Run the agent in the guest and kill it at chosen lines of its journal.
 
     python3 killed_agent.py ORDERS RECORD run --suite-dir DIR …
 

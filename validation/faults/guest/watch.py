@@ -1,4 +1,4 @@
-"""Runs in the guest: prints the whole lines of a journal as they come, each once it is durable.
+"""Print the complete lines of a journal in the guest as they are written, once they are durable.
 
     python3 watch.py JOURNAL
 
