@@ -31,7 +31,9 @@ def measure(
     ] = None,
     command_name: Annotated[
         list[str] | None,
-        typer.Option("--command-name", "-n", help="Its name in the results, once for each."),
+        typer.Option(
+            "--command-name", "-n", help="Name of a command in the results; once for each."
+        ),
     ] = None,
     output: Annotated[
         str,
@@ -42,11 +44,13 @@ def measure(
         ),
     ] = "pipe",
     ignore_failure: Annotated[
-        bool, typer.Option("--ignore-failure", help="Go on where a command fails.")
+        bool, typer.Option("--ignore-failure", help="Continue if a command fails.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the order within blocks.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the order within blocks.")
+    ] = None,
     component: Annotated[
-        str | None, typer.Option(help="What is compared. Default: what sees most of the machine.")
+        str | None, typer.Option(help="Component to compare. Default: that of most of the machine.")
     ] = None,
     meter: Annotated[
         list[str] | None,
@@ -54,13 +58,13 @@ def measure(
     ] = None,
     inventory: AnyInventory = None,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the meter's raw recording there.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for the meter's raw recording.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON document.")
     ] = False,
     export_json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it there as well.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the result there.")
     ] = None,
     export_markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a table in Markdown.")

@@ -23,15 +23,15 @@ _INVENTORY = typer.Option(
 )
 Inventory = Annotated[Path, _INVENTORY]
 AnyInventory = Annotated[Path | None, _INVENTORY]
-Scale = Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")]
-Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own number.")]
-Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
+Scale = Annotated[str | None, typer.Option(help="A scale of the suite, such as lab.")]
+Blocks = Annotated[int | None, typer.Option(help="Number of blocks instead of the suite's.")]
+Hours = Annotated[float | None, typer.Option(help="Plan as many blocks as end within this time.")]
 Until = Annotated[
     datetime | None,
     typer.Option(
         formats=["%H:%M"],
         metavar="HH:MM",
-        help="Begin no run that would not end by then; `resume` goes on.",
+        help="Begin no run that would not end by then; `resume` continues.",
     ),
 ]
 # A resolved target instead of the inventory's: a group's session of one host.

@@ -37,7 +37,7 @@ AnySuite = Annotated[
     Path | None,
     typer.Argument(metavar="SUITE_DIR", help="Folder or bundle of a suite. Default: the newest."),
 ]
-OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the page or figures go.")]
+OutDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the page.")]
 
 
 @commands.command(rich_help_panel=RESULTS)
@@ -140,14 +140,16 @@ def summary(suites: SuiteDirs = None) -> SummaryResult:
 def compare(
     suites: Annotated[
         list[Path],
-        typer.Argument(metavar="A B …", help="Folders or bundles of suites; all beside the first."),
+        typer.Argument(
+            metavar="A B …", help="Folders or bundles of suites; the first is the base."
+        ),
     ],
     fail_on: Annotated[
         float | None,
         typer.Option(
             metavar="PERCENT",
             min=0,
-            help="Exit with 1 where joules rose significantly and by more than this, with 3 where "
+            help="Exit with 1 if joules rose significantly and by more than this, with 3 if "
             "nothing could be tested.",
         ),
     ] = None,

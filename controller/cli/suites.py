@@ -35,22 +35,21 @@ MEASURE = "Measure"
 
 Suite = Annotated[str | None, typer.Option(help="Suite to plan.", autocompletion=suites)]
 Running = Annotated[
-    Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: what runs now.")
+    Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: the running suites.")
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Where suites are. Default: data/suites in a checkout, else fde-suites."
+        metavar="DIR", help="Folder of suites. Default: data/suites in a checkout, else fde-suites."
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Of the shuffle. Default: random, kept in the plan.")
+    int | None, typer.Option(help="Seed of the shuffle. Default: random, stored in the plan.")
 ]
-Skip = Annotated[
-    list[str] | None, typer.Option(help="Entries that may be left out if they cannot run.")
-]
+Skip = Annotated[list[str] | None, typer.Option(help="Entries to leave out if they cannot run.")]
 Configurations = Annotated[
-    list[str] | None, typer.Option("--configurations", "-c", help="Instead of the suite's own.")
+    list[str] | None,
+    typer.Option("--configurations", "-c", help="Configurations instead of the suite's."),
 ]
 Report = Annotated[
     bool, typer.Option(help="Make the report and verify the suite once it is sealed.")

@@ -61,7 +61,7 @@ def check(
 def init(
     inventory: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="To be written: hosts.yml and what goes with it."),
+        typer.Argument(metavar="FOLDER", help="Folder for hosts.yml and its files."),
     ],
     *,
     host: Annotated[
@@ -98,10 +98,10 @@ def init(
         bool, typer.Option("--modelled", help="Figures come from a model, as in a lab.")
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Write over an inventory that is there.")
+        bool, typer.Option("--replace", help="Overwrite an existing inventory.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Ask nothing; take what there is one of.")
+        bool, typer.Option("--yes", help="Do not ask; fail if a choice is ambiguous.")
     ] = False,
 ) -> None:
     """Examine a target and the meters of this machine, and write an inventory; change no disk."""
@@ -147,9 +147,9 @@ def assets(
     *,
     inventory: Inventory,
     kernel: Annotated[
-        Path | None, typer.Option(exists=True, help="Archive of Linux' source to take.")
+        Path | None, typer.Option(exists=True, help="Archive of Linux's source to use.")
     ] = None,
-    clip: Annotated[Path | None, typer.Option(exists=True, help="Clip to take.")] = None,
+    clip: Annotated[Path | None, typer.Option(exists=True, help="Clip to use.")] = None,
 ) -> bool:
     """Create the archives and the clip that the workloads read, on the target."""
     from controller.targets import playbook
