@@ -146,12 +146,13 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
             raise ControllerError("serial-not-typed", role=cost.role)
 
 
-def lifetime(written_bytes: int | None = None, used_percent: int | None = None) -> str:
+def lifetime(written_bytes: int | None, used_percent: int | None) -> str:
     """Describe the SMART data as `by SMART 1.2 TB written in its life, …`; empty if unknown."""
-    parts = (
-        [f"{decimal_size(written_bytes)} written in its life"] if written_bytes is not None else []
-    )
-    parts += [f"{used_percent} % of its life used"] if used_percent is not None else []
+    parts = []
+    if written_bytes is not None:
+        parts.append(f"{decimal_size(written_bytes)} written in its life")
+    if used_percent is not None:
+        parts.append(f"{used_percent} % of its life used")
     return f"by SMART {', '.join(parts)}" if parts else ""
 
 

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
 # Limit for each process of Ansible, which needs most of it for its modules.
 MOST_MEMORY_BYTES = 2 << 30
-MOST_FETCHED_BYTES = 1 << 30
 # Ansible's default paths of collections: inventories may need the user's plugins.
 _COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
@@ -198,7 +197,7 @@ def suite(
     target: TargetDocument,
     output_file: Path,
     variables: Document,
-    most_bytes: int = MOST_FETCHED_BYTES,
+    most_bytes: int,
 ) -> None:
     """Play suite.yml with the tag `start` or `fetch` on one host; raises ControllerError.
 

@@ -95,7 +95,7 @@ def test_another_text_than_the_serial_is_refused(typed: str) -> None:
 
 
 def test_smart_data_is_described_in_one_line() -> None:
-    assert wear.lifetime() == wear.lifetime(None, None) == ""
+    assert wear.lifetime(None, None) == ""
     assert wear.lifetime(0, 0) == "by SMART 0.0 MB written in its life, 0 % of its life used"
 
 

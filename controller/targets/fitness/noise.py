@@ -107,7 +107,7 @@ def detectable_change(
     return None if change is None else math.hypot(change - 1, 1.96 * type_b)
 
 
-def measure(target: TargetDocument, seconds: float = STRETCH_S) -> Noise:
+def measure(target: TargetDocument, seconds: float) -> Noise:
     """Measure rest and load, each for `seconds`, by the first meter with a channel `system`.
 
     Without such a meter RAPL is read. Raises ControllerError.

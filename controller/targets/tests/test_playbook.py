@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,8 @@ def test_a_play_that_fails_names_its_task_and_its_reason(
     inventory.write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}", encoding="utf-8")
     target = examples.resolved(host="alder", secrets_file=str(tmp_path / "none"))
     with refuses("ansible-failed", tag="start", host="alder", cause="secrets-unread") as caught:
-        playbook.suite("start", inventory=inventory, target=target, output_file=log, variables={})
+        where: dict[str, Any] = {"inventory": inventory, "target": target, "output_file": log}
+        playbook.suite("start", **where, variables={}, most_bytes=1 << 20)
     message = str(caught.value)
     assert str(tmp_path / "none") in message and f"is in {log}." in message
     assert "PLAY RECAP" in log.read_text(encoding="utf-8")
