@@ -46,7 +46,7 @@ SCRATCH_ROOT = Path("/var/tmp")
 SCRATCH_PREFIX = "fde-testbed-"
 _SHARED_MODE = 0o711
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-# How long the watchdog lets pass: beyond a run's own limit, and for what has no limit of its own.
+# How long the watchdog lets pass: beyond a run's own limit, and for steps without a separate limit.
 GRACE_S = 600.0
 PROOF_S = 900.0
 CHECKS_S = 8 * 3600.0

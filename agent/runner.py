@@ -39,9 +39,9 @@ _CUT_SHORT = {
 }
 # Exit status where the machine goes down: the suite is not at its end.
 GOING_DOWN = 75
-# How long a step without a limit of its own may take before systemd is to start the agent again.
+# How long a step without a separate limit may take before systemd is to start the agent again.
 STEP_S = 900.0
-# Once a session, before its runs: long enough to see a counter that stands still now and then.
+# Once a session, before its runs: long enough to see a counter that pauses now and then.
 WATCH_S, MANY_UPDATES = 1.0, 10_000
 
 
@@ -296,7 +296,7 @@ class Suite:
         cause: str,
         facts: Mapping[str, journal.Fact] | None = None,
     ) -> None:
-        # Where there is no room for it, the journal still tells.
+        # Without room for it, the journal still has the line.
         with suppress(OSError):
             bench.write(run, "skipped" if cause == journal.SKIPPED else "void", reason)
         attempt = self.history.account(run.run_id).open
@@ -377,7 +377,7 @@ class Suite:
 
     def _fail(self, reason: str) -> int:
         leave_error = self._leave()
-        if leave_error and leave_error != reason:  # a refused PIN is not tried again, and told once
+        if leave_error and leave_error != reason:  # a refused PIN is not tried again
             reason = f"{reason} The storage could not be taken down: {leave_error}"
         self._tell("suite-failed", detail=reason)
         return 1

@@ -14,7 +14,7 @@ from agent.checks.context import CheckContext, Observation, number, text
 # What sensors of the processor's package are called: the kernel's thermal zone; hwmon's labels.
 _ZONE = "x86_pkg_temp"
 _LABELS = {"coretemp": ("Package",), "k10temp": ("Tctl", "Tdie"), "zenpower": ("Tctl", "Tdie")}
-# A sensor that tells less or more is broken, or not there.
+# A sensor that reports less or more is broken or absent.
 _SENSIBLE_C = (-20.0, 150.0)
 # So long a cold machine is left to itself before it is made to work.
 PATIENCE_S = 20.0

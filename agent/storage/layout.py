@@ -190,7 +190,7 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
         facts = guard.check_still(disk, approved)
         _blank(disk, facts, extent if facts.partition is None else None)
         _try_medium(disk, facts, START_BYTES + partition_bytes(extent))
-        # What lies between the edges was given up or is ours, and has no name of its own any more.
+        # Contents between the edges were given up or are ours, and have no table any more.
         blanked = guard.check(replace(disk, erase=disk.serial))
         path = blanked.path or disk.by_id
         if not blanked.bare or blanked.diskseq != approved.diskseq:

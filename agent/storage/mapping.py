@@ -60,7 +60,7 @@ def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[
     """Parse these mappings (name to kernel name) into layers; raises TableError."""
     stack = []
     for name, kernel in mappings.items():
-        # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
+        # "CRYPT-LUKS2-<its own>-<name>": the first two words name its maker.
         made_by = "-".join(uuid(kernel).split("-")[:2])
         segments = []
         for segment in map(parse_line, lines.get(name, [])):
@@ -164,7 +164,7 @@ def list_foreign(disks: Collection[str]) -> list[str]:
     foreign = []
     for name, kernel in devices().items():
         if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
-            continue  # what a product stands on is its own secret; its container is looked at
+            continue  # a product hides its device; its container is checked
         wholes = {device for device in read_stack().chain(kernel) if is_whole_disk(device)}
         if wholes - set(disks):
             foreign.append(f"{name} on {', '.join(sorted(wholes - set(disks)))}")
@@ -275,7 +275,7 @@ def _mounts(process: str, kernel_names: Collection[str]) -> list[Path]:
     numbers = set(map(number_of, kernel_names))
     sources = {f"/dev/{kernel}" for kernel in kernel_names}
     sources |= {f"/dev/mapper/{dm_name(kernel)}" for kernel in kernel_names}
-    # Btrfs has a device number of its own.
+    # Btrfs has a separate device number.
     listed = all_mounts(f"/proc/{process}")
     return [Path(m.where) for m in listed if m.number in numbers or m.source in sources][::-1]
 

@@ -25,7 +25,7 @@ from contract.plan import Configuration, EncryptedBy
 from contract.problem import wordings_of
 
 NO_HEADER, NO_PERMISSION = 1, 2  # of cryptsetup's exit codes
-OPAL_KEY_BITS = 256  # of the range's key, which a keyslot holds beside a volume key
+OPAL_KEY_BITS = 256  # of the range's key, which a keyslot holds next to a volume key
 
 
 class NotTakenError(AgentError):

@@ -24,7 +24,7 @@ from contract import system_text
 from contract.problem import Problem, wordings_of
 from workloads.children.kernel_ciphers import driver
 
-# What of the file system's own, of tags and of journals is written beside a probe.
+# Metadata, tags and journals are written in addition to a probe.
 _MOST_TIMES_WRITTEN = 4
 MISMATCHES = wordings_of("agent/storage", "mismatch")
 

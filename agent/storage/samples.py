@@ -19,7 +19,7 @@ from agent.system.command import run
 
 MIB = 2**20
 BLOCK_BYTES = 4096
-# One place, drawn by the disk's serial number, in each of so many equal parts of the disk.
+# One place, drawn by the disk's serial number, in each of this many equal parts of the disk.
 PARTS = 256
 # Ends of the first partitions that installers make: ESP, MSR, /boot and swap of the usual sizes.
 STARTS_MIB = (

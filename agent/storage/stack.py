@@ -253,7 +253,7 @@ class Stack:
         """Make the file system; return the seconds that mkfs took."""
         self._check(self.spec.disks[configuration.disk])
         start_s = time.monotonic()
-        # -K: not by mkfs, which would reach the disk through some stacks alone.
+        # -K: not by mkfs, which would reach the disk only through some stacks.
         argv = [f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH]
         run(argv, progress=devices.progress(self._mapper.PATH))
         return time.monotonic() - start_s

@@ -313,7 +313,7 @@ def exports(disk: str) -> list[Use]:
             for path in (w for w in system_text.read(attribute).split() if w.startswith("/")):
                 if name := names_by_number.get(_rdev(path) or 0):
                     users.append(Use(name, f"exported by {place}"))
-                # The kernel tells no number of it. A service's sandbox hides /home and /tmp.
+                # The kernel shows no number for it. A service's sandbox hides /home and /tmp.
                 elif active and not os.path.exists(f"/proc/1/root{path}"):
                     users.append(Use(disk, f"perhaps {printable(path)}, exported by {place}"))
     for parent in device.resolve().parents:

@@ -15,7 +15,7 @@ from contract.journal import boot_id
 from contract.plan import Plan, Run
 
 FILE = ".bounds.json"
-# A run may take so many times what the longest of its workload has taken here.
+# A run may take this many times its workload's longest duration so far.
 RESERVE = 1.25
 
 

@@ -109,7 +109,7 @@ def holder(folder: Path) -> int | None:
         inode = folder.stat().st_ino
     except OSError:
         return None
-    # "1: FLOCK  ADVISORY  WRITE 812 fe:01:131090 0 EOF"; btrfs tells another device than stat.
+    # "1: FLOCK  ADVISORY  WRITE 812 fe:01:131090 0 EOF"; btrfs shows another device than stat.
     for fields in (line.split() for line in system_text.read(Path("/proc/locks")).splitlines()):
         if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
             pid = int(fields[4])

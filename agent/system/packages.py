@@ -42,7 +42,7 @@ APT = (
     "--option=Dpkg::Options::=--force-confdef",
     "--option=Dpkg::Options::=--force-confold",
 )
-# What apt and dpkg lock, of which they wait for the first alone.
+# What apt and dpkg lock, of which they wait only for the first.
 LOCKS = (
     Path("/var/lib/dpkg/lock-frontend"),
     Path("/var/lib/dpkg/lock"),

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "desktop": ("gdm", "gdm3", "greetd", "lightdm", "lxdm", "ly", "sddm", "slim", "xdm"),
     "databases": ("mariadb", "mongod", "mysql", "postgresql", "postgresql@*", "redis-server"),
 }
-# All timers are stopped but these: time, network, and whatever watches over the machine or is ours.
+# All timers are stopped but these: time, network, watchdogs, and ours.
 KEPT = (
     *("*chrony*", "*ntp*", "*timesync*", "*network*", "*dhcp*", "*ssh*"),
     *("*watchdog*", "fde-*"),
