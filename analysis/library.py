@@ -50,8 +50,7 @@ RUNS = schema("run_id block:i workload configuration state reason started durati
 PHASES = schema("phase start_ns:i end_ns:i start_s:f end_s:f")
 POWER = schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
 CONTRASTS = schema(
-    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f "
-    "p_adjusted:f p_equivalence_adjusted:f verdict"
+    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f level:f verdict"
 )
 _SPAN_COLUMNS = " ".join(
     f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ("", "_low", "_high")
@@ -276,7 +275,7 @@ class Suite:
         rows: list[tuple[object, ...]] = []
         for contrast in self.results.contrasts:
             c = contrast.comparison
-            figures = (0, *[None] * 6) if c is None else (c.n, *c.columns.values(), c.verdict)
+            figures = (0, *[None] * 5) if c is None else (c.n, *c.columns.values(), c.verdict)
             pair = contrast.base, contrast.other, contrast.declared
             rows.append((*pair, list(contrast.workloads), *figures))
         return pl.DataFrame(rows, schema=CONTRASTS, orient="row")

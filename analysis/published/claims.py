@@ -7,7 +7,7 @@ components or phases is several ratios; it is supported if each of them is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -22,8 +22,8 @@ from analysis.published.counterparts import Counterpart, OurRuns, Part, combined
 from analysis.published.reference import FOLDER
 from analysis.stats.budget import Mean, instrument_error
 from analysis.stats.comparison import LEAST_EQUIVALENT, Comparison
-from analysis.stats.family import Family, selected_configurations, terms_of
-from analysis.stats.levels import apart
+from analysis.stats.family import terms_of
+from analysis.stats.rare_events import RareEvents, allowance
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import BlockValues, compare_pairs
 from analysis.suite.records import SYSTEM, Suite
@@ -93,18 +93,18 @@ class ClaimedRatio:
             "at most": (0.0, factor),
         }[self.predicate]
 
-    def verdict(self, comparison: Comparison, confidence: float) -> Verdict:
-        """Return the verdict by whether the interval at this confidence is inside the region.
+    def verdict(self, comparison: Comparison, interval: Estimate) -> Verdict:
+        """Return whether an interval of the comparison lies within the region or outside it.
 
-        To support little or no difference takes as much as the verdict *equivalent*.
+        That nothing or little differs takes as many blocks as the verdict *equivalent*.
         """
-        (least, most), interval = self.region, comparison.interval(confidence)
+        least, most = self.region
         if interval.low is None or interval.high is None or not comparison.complete:
             return "open"
         if interval.high < least or interval.low > most:
             return "contradicted"
         small = self.predicate in ("same within", "at most")
-        if small and (comparison.n < LEAST_EQUIVALENT or comparison.withheld):
+        if small and comparison.n < LEAST_EQUIVALENT:
             return "open"
         return "supported" if least < interval.low and interval.high < most else "open"
 
@@ -190,33 +190,49 @@ def published_ratio(text: str) -> float | None:
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
-def decide_claims(suite: Suite, energy: pl.DataFrame, family: Family) -> list[DecidedClaim]:
-    """Test the claims of which the suite has a ratio.
+def decide_claims(
+    suite: Suite, energy: pl.DataFrame, events: Mapping[str, RareEvents]
+) -> list[DecidedClaim]:
+    """Test those claims of which the suite has a ratio.
 
-    The intervals hold together at 95 % (Bonferroni) over all ratios that have one; a ratio of two
-    claims counts once.
+    At most 5 % for any false verdict: each open claim has the same part of it (Holm's step-down). A
+    claim is supported if all of its ratios are, each at that level (intersection-union test), and
+    contradicted by one of its ratios at that level divided by their number.
     """
     runs = {name: OurRuns(energy.filter(component=name)) for name in set(energy["component"])}
     runs[""] = OurRuns(energy)
-    selected = selected_configurations(suite)
-    compared = []
-    for claim, claimed in ((c, ratio) for c in claims() for ratio in c.ratios):
-        if (pair := _pair(suite, runs, claimed)) is None:
-            continue
-        withheld = bool(selected & {pair.configuration, pair.against}) or apart(
-            family.levels, pair.against, pair.configuration
-        )
-        if (c := pair.compare(withheld)) is not None:
-            compared.append((claim, pair, c))
-    tested = {(c.n, c.ratio, c.error) for _, _, c in compared if c.error is not None}
-    confidence = 1 - LEVEL / max(1, len(tested))
-    decided: dict[Claim, list[DecidedRatio]] = {}
-    for claim, pair, c in compared:
-        verdict, interval = pair.claimed.verdict(c, confidence), c.interval(confidence)
+    compared: dict[Claim, list[tuple[_Pair, Comparison]]] = {}
+    for claim in claims():
+        for claimed in claim.ratios:
+            pair = _pair(suite, runs, claimed)
+            c = None if pair is None else pair.compare(events)
+            if pair is not None and c is not None:
+                compared.setdefault(claim, []).append((pair, c))
+    decided: dict[Claim, DecidedClaim] = {}
+    open_claims = list(compared)
+    while open_claims:
+        level = LEVEL / len(open_claims)
+        tried = {claim: _decide(claim, compared[claim], level) for claim in open_claims}
+        decided |= tried
+        still_open = [claim for claim, tested in tried.items() if tested.verdict == "open"]
+        if still_open == open_claims:
+            break
+        open_claims = still_open
+    return [decided[claim] for claim in compared]
+
+
+def _decide(
+    claim: Claim, compared: Sequence[tuple[_Pair, Comparison]], level: float
+) -> DecidedClaim:
+    ratios = []
+    for pair, c in compared:
+        interval = c.interval(level)
+        if (verdict := pair.claimed.verdict(c, interval)) != "supported":
+            interval = c.interval(level / len(compared))
+            verdict = pair.claimed.verdict(c, interval)
         sides = pair.configuration, pair.against
-        ratio = DecidedRatio(pair.claimed, *sides, c, interval, verdict)
-        decided.setdefault(claim, []).append(ratio)
-    return [DecidedClaim(claim, tuple(ratios)) for claim, ratios in decided.items()]
+        ratios.append(DecidedRatio(pair.claimed, *sides, c, interval, verdict))
+    return DecidedClaim(claim, tuple(ratios))
 
 
 def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> _Pair | None:
@@ -252,8 +268,8 @@ class _Pair:
     configuration: str
     against: str
 
-    def compare(self, withheld: bool) -> Comparison | None:
-        """Return the ratio within blocks, with the meter's error if a meter measured it."""
+    def compare(self, events: Mapping[str, RareEvents]) -> Comparison | None:
+        """Return the ratio within blocks, with the meter's error if it is of a meter."""
         column, per = QUANTITIES[self.claimed.quantity], self.claimed.per
         values, *divisors = (
             combined("geometric", [_quotients(*self._sides(column, per, *cell)) for cell in group])
@@ -262,7 +278,11 @@ class _Pair:
         for divisor in divisors:
             values = _quotients(values, divisor)
         c = compare_pairs(self.suite, dict.fromkeys(values, 1.0), values)
-        return None if c is None else replace(c, systematic=self._systematic(), withheld=withheld)
+        if c is None:
+            return None
+        pair = self.against, self.configuration
+        widened = max(allowance(events, pair, workload) for workload in self.claimed.workload)
+        return replace(c, systematic=self._systematic(), allowance=widened)
 
     def _sides(
         self, column: str, per: str, workload: str, phase: str, other: str

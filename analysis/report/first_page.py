@@ -210,7 +210,6 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
     assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
     remark = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
-    remark += words.AFTER_CORRECTION * c.contradicted
     return line(
         "cost",
         code,
@@ -344,15 +343,19 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     unsettled = _unsettled(compared)
     if not unsettled:
         return line("next", "nothing-open", _command("verify", folder))
-    needed = [(comparison.blocks_to_settle(c) or comparison.PILOT, cost) for cost, c in unsettled]
-    hopeless = [cost for number, cost in needed if number > comparison.MOST_BLOCKS]
+    needed = [
+        (comparison.blocks_to_settle(c) or (comparison.PILOT, comparison.PILOT), cost)
+        for cost, c in unsettled
+    ]
+    hopeless = [cost for (least, _), cost in needed if least > comparison.MOST_BLOCKS]
     if hopeless:
         return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
-    most = max(comparison.PILOT, *(number for number, _ in needed))
-    facts: dict[str, Fact] = {"blocks": most, "command": _again(results, most)}
-    least = min(c.n for _, c in unsettled)
-    way = "pilot" if least < 2 else ""
-    return line("next", "blocks", facts, way, blocks=str(most), made=str(least))
+    least, most = (max(comparison.PILOT, *(blocks[end] for blocks, _ in needed)) for end in (0, 1))
+    facts: dict[str, Fact] = {"blocks": most, "least": least, "command": _again(results, most)}
+    made = min(c.n for _, c in unsettled)
+    way = "pilot" if made < 2 else ""
+    blocks = str(most) if least == most else f"{least} to {most}"
+    return line("next", "blocks", facts, way, blocks=blocks, most=str(most), made=str(made))
 
 
 def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:

@@ -165,8 +165,8 @@ KINDS: dict[claims.Verdict, str] = {  # by the verdict that has the same colour
 
 
 def _claims(results: Results) -> Blocks:
-    """Return the papers' claims with their verdicts; the ratios behind them are folded."""
-    decided = decide_claims(results.suite, results.energy, results.family)
+    """Sentences of the papers with a verdict each; the ratios that it rests on are folded."""
+    decided = decide_claims(results.suite, results.energy, results.family.events)
     if not decided:
         return ()
     verdicts = [claim.verdict for claim in decided]

@@ -26,11 +26,8 @@ def contrasts_section(results: Results) -> Blocks:
         return view.paragraph("The plan has no two configurations to compare.")
     columns: Fields[Contrast] = {
         "Contrast": lambda contrast: _pair(results, contrast.base, contrast.other),
-        "Change [95 % interval]": lambda contrast: words.change_in(contrast.comparison),
+        "Change [interval]": lambda contrast: words.change_in(contrast.comparison),
         "n": lambda contrast: _text_of(contrast, lambda c: str(c.n), "0"),
-        "p, adjusted": lambda contrast: _text_of(
-            contrast, lambda c: words.p_value(c.deciding[c.verdict == "equivalent"])
-        ),
         "Verdict": lambda contrast: _text_of(
             contrast,
             lambda c: answer.verdict_on_disks(
@@ -132,8 +129,8 @@ def sentence(results: Results, question: DeclaredComparison) -> str:
     label = results.suite.label
     by: dict[str, list[str]] = {}
     for reply, c in compared:
-        verdict = words.verdict_of(c) + words.AFTER_CORRECTION * c.contradicted
-        by.setdefault(verdict, []).append(f"{words.change_in(c)} with {label(reply.configuration)}")
+        change = f"{words.change_in(c)} with {label(reply.configuration)}"
+        by.setdefault(words.verdict_of(c), []).append(change)
     verdicts = "; ".join(f"{', '.join(same)}: {verdict}" for verdict, same in by.items())
     missing = len(answers) - len(compared)
     lacking = f" Of {missing} more configurations no block has both sides." if missing else ""

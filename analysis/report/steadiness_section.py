@@ -1,20 +1,18 @@
-"""The steadiness of the machine: scatter, carry-over, the drift check and levels."""
+"""How steady the machine was: scatter, carry-over, the drift check and rare events."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-
-import numpy as np
 
 from analysis.report import view, words
 from analysis.report.provenance import duration
 from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
-from analysis.stats.comparison import holm
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
-from analysis.stats.levels import LEAST, Level, Levels
+from analysis.stats.rare_events import RareEvents
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL
+from analysis.stats.stats import LEVEL, holm
 from analysis.stats.steadiness import Steadiness, steadiness
 from analysis.suite.records import Suite
 
@@ -24,11 +22,11 @@ PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
 def steadiness_section(results: Results) -> Blocks:
-    """Return the drift check, levels of runs, and scatter and carry-over by workload."""
+    """Return the drift check, rare events, scatter and carry-over by workload."""
     component = results.family.component
     steady = steadiness(results.suite, results.energy, results.clock, component)
     page = view.paragraph(drift_check_sentence(results.suite, results.drift_check))
-    page += _levels_table(results)
+    page += _events_table(results)
     columns: Fields[Steadiness] = {
         "Workload": lambda s: words.name_of(s.workload),
         "Blocks": lambda s: str(s.n),
@@ -49,7 +47,7 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     tested = [(s, s.carry_over_p) for s in steady if s.carry_over_p is not None]
     if not tested:
         return say("steadiness.untested")
-    p_values = holm(np.array([p for _, p in tested]))
+    p_values = holm([p for _, p in tested])
     names = [words.name_of(s.workload) for s, _ in tested]
     affected = [name for name, p in zip(names, p_values, strict=True) if p < LEVEL]
     least = [
@@ -96,32 +94,27 @@ def where(reading: Reading) -> str:
     return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
 
 
-def _levels_table(results: Results) -> Blocks:
-    """Return the levels of each workload and configuration that has more than one."""
-    columns: Fields[tuple[Levels, Level]] = {
-        "Workload": lambda row: words.name_of(row[0].workload),
-        "Configuration": lambda row: results.suite.label(row[0].configuration),
-        "Level (J)": lambda row: words.number(row[1].mean_j),
-        "Runs": lambda row: f"{row[1].runs} of {row[0].runs}",
-        "Share of runs [95 %]": lambda row: (
-            f"{words.number(100 * row[1].low, 0)} to {words.number(100 * row[1].high, 0)} %"
-        ),
+def _events_table(results: Results) -> Blocks:
+    """Return the configurations with runs that stand out from the others of their workload."""
+    columns: Fields[RareEvents] = {
+        "Configuration": lambda e: results.suite.label(e.configuration),
+        "Runs that stand out": lambda e: f"{len(e.events)} of {e.runs}",
+        "Workloads": lambda e: words.listed(sorted({words.name_of(w) for w, _ in e.events})),
+        "Farthest from the median": lambda e: f"{100 * math.expm1(e.largest_log):.0f} %",
+        "Widens intervals by": lambda e: f"±{100 * math.expm1(e.allowance):.1f} %",
     }
-    rows = [(cell, level) for cell in results.family.levels for level in cell.levels]
-    caption = "More than one level: the gap is wider than the scatter explains (5 % risk in all)"
-    page = view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
-    short = [cell for cell in results.family.levels if cell.p_adjusted is None]
-    if short:
-        cells = words.count(len(short), "cell")
-        page += view.key("steadiness.levels", least=str(LEAST), cells=cells)
-    return page
+    rows = [e for e in results.family.events.values() if e.events]
+    what = "Rare events: runs far from the others of their workload and configuration"
+    return view.table_of(what, rows, columns, words=3, origin=results.origin) + (
+        view.key("steadiness.events") if rows else ()
+    )
 
 
 def flagged(results: Results, workload: str) -> set[tuple[int, str]]:
-    """Return (block, configuration) of the runs of a workload on its smaller level."""
+    """Return (block, configuration) of the runs of a workload that stand out."""
     return {
-        (block, cell.configuration)
-        for cell in results.family.levels
-        if cell.workload == workload
-        for block in cell.blocks
+        (block, e.configuration)
+        for e in results.family.events.values()
+        for name, block in e.events
+        if name == workload
     }

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # these modules import SciPy, which most words do not need
 NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 NOT_COMPLETE = "not complete"
-AFTER_CORRECTION = "; not significant after correction for all comparisons"
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
 _TABLES = yaml.safe_load(
@@ -161,9 +160,14 @@ def verdict_of(value: Comparison | SummaryRow, modes: bool = True) -> Verdict:
     return Verdict(f"{word} ({'; '.join(remarks)})" if remarks else word, word)
 
 
+def unseen_share(n: int) -> float:
+    """Return the share of visits below which `n` of them show none in more than 5 % of suites."""
+    return float(1 - 0.05 ** (1 / n))
+
+
 def unseen(n: int) -> str:
-    """Return `a mode in up to 26 % of runs would be missed`."""
-    return f"a mode in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of runs would be missed"
+    """Return `an event in up to 26 % of visits may be missed`."""
+    return f"an event in up to {100 * unseen_share(n):.0f} % of visits may be missed"
 
 
 def sign(value: Comparison) -> str:

@@ -11,6 +11,7 @@ from analysis.report import view, words
 from analysis.report.figures import bars, blocks, timeline
 from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
+from analysis.stats.comparison import Comparison
 from analysis.stats.responsiveness import NAMES, delays
 from analysis.stats.results import Results
 from analysis.stats.summary import (
@@ -45,7 +46,9 @@ def units_section(results: Results) -> Blocks:
         "Configuration": lambda row: results.suite.label(row[1].configuration),
         "Per": lambda row: row[1].unit.singular,
         "Energy": lambda row: joules(row[1].energy_j, row[1].unit.singular),
-        "Energy, change [95 %]": lambda row: words.change_in(row[1].ratio) if row[1].ratio else "",
+        "Energy, change [95 %]": lambda row: _change(
+            results, row[1].ratio, row[0], row[1].configuration
+        ),
         "Rate": lambda row: words.plus_minus(row[1].rate, row[1].unit.rate),
         "CPU use": lambda row: _mean(row[1].cpu_share, 100, ".1f", "%"),
         "Disk reads": lambda row: _mean(row[1].disk_reads, 1, ".2f", "B/B"),
@@ -55,6 +58,13 @@ def units_section(results: Results) -> Blocks:
     origin = joint_origin(results.energy.filter(component=component))
     page = view.table_of(caption, rows, columns, words=3, origin=origin, group=True)
     return page + view.key("units")
+
+
+def _change(results: Results, c: Comparison | None, workload: str, configuration: str) -> str:
+    """Return a change with the interval of its row; empty for the baseline."""
+    if c is None or configuration == results.suite.baseline:
+        return ""
+    return words.change_in(results.family.shown(c, workload, configuration))
 
 
 def _mean(value: Estimate | None, factor: int, digits: str, unit: str) -> str:
@@ -142,8 +152,7 @@ def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -
             if not joules_by_block and not seconds_by_block:
                 continue
             c = compare_pairs(suite, base, joules_by_block)
-            plain = configuration == suite.baseline or c is None
-            change = "" if plain else words.change_in(c)
+            change = _change(results, c, name, configuration)
             means = [
                 words.plus_minus(estimate_of(values))
                 for values in (joules_by_block, seconds_by_block)

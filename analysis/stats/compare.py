@@ -20,11 +20,10 @@ import polars as pl
 from scipy import special, stats
 
 from analysis.energy.energy import reference_rows
-from analysis.stats.comparison import holm
 from analysis.stats.contrasts import by_block, counted
 from analysis.stats.results import energy_of
 from analysis.stats.same_work import for_same_work, unequal_work
-from analysis.stats.stats import LEVEL, exp
+from analysis.stats.stats import LEVEL, exp, holm
 from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, worst_origin
 from analysis.suite.suite_folder import read
@@ -112,8 +111,8 @@ def compare_read(suites: Sequence[Read]) -> list[Compared]:
     night_sds = _night_sds(nights)
     pairs = [_compare_pair(first, other, night_sds) for other in others]
     tested = [id(ratio) for pair in pairs for ratio in pair.tested]
-    p_values = np.array([ratio.p_value for pair in pairs for ratio in pair.tested])
-    adjusted = dict(zip(tested, holm(p_values).tolist(), strict=True))
+    p_values = [ratio.p_value or 0.0 for pair in pairs for ratio in pair.tested]
+    adjusted = dict(zip(tested, holm(p_values), strict=True))
     return [
         replace(pair, joules=tuple(replace(r, p_adjusted=adjusted.get(id(r))) for r in pair.joules))
         for pair in pairs

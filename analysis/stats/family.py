@@ -1,12 +1,13 @@
-"""All verdicts of a suite as one family of comparisons, and the summary with them.
+"""All verdicts of a suite's page as one family, and the summary that bears them.
 
 Verdicts are given for the contrasts over all workloads, for each workload × configuration in the
-judged component, and for the declared questions. Other comparisons only have an interval.
+component that is judged, and for the declared questions. The contrasts are the answer: 80 % of the
+page's 5 % is theirs, 20 % that of everything else. What has no verdict is shown at the level of the
+row that it belongs to, so that no figure has two intervals.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -15,16 +16,15 @@ import polars as pl
 
 from analysis.energy.energy import COUNTERS, PYRAPL
 from analysis.stats.budget import Mean, instrument_error, joules_budget
-from analysis.stats.comparison import SKEWED, Comparison, judge_comparisons, pooled_skewness
+from analysis.stats.comparison import ANSWER_SHARE, Comparison, judge_comparisons
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts, counted
-from analysis.stats.levels import Levels, apart, find_levels
+from analysis.stats.rare_events import RareEvents, allowance, find_rare_events
 from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
-from analysis.stats.stats import LEVEL
 from analysis.stats.summary import (
     COMPONENTS,
+    KEYS,
     RATIO_COLUMNS,
     SUMMARY_SCHEMA,
-    Group,
     Key,
     SummaryRow,
     base_of,
@@ -32,173 +32,186 @@ from analysis.stats.summary import (
     first_component,
     groups_of,
 )
-from analysis.stats.voids import void_tries
+from analysis.stats.voids import energy_of_first_tries, void_configurations
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 from instrumentation.accuracy import ErrorTerm, read_terms
 from instrumentation.sources.accuracy import rapl_terms
 
-LEVELS, VOIDS, COARSE = "two-levels", "voids", "meter-decides"
+RARE, VOIDS, COARSE = "rare-events", "voids", "meter-decides"
+ANSWER = "answer"  # marks the name of a declared comparison
+SAME_FIGURE = 1e-9  # of a ratio: only rounding
 
 
 @dataclass(frozen=True)
 class Family:
-    """The comparisons of a suite; those with `p_adjusted` are its family.
+    """The comparisons of a suite, each at the level that decides on it.
 
-    `versus` has every group of the summary against its baseline; `component` is the judged one.
+    `versus` has every group of the summary against its baseline; of these `component` is judged.
+    `tested` is the number of comparisons that share the 5 %.
     """
 
     component: str
     contrasts: tuple[Contrast, ...]
     versus: Mapping[Key, Comparison]
     answers: tuple[Answer, ...]
-    levels: tuple[Levels, ...]
+    events: Mapping[str, RareEvents]
+    tested: int
 
-    @property
-    def tested(self) -> int:
-        """Number of comparisons in the family."""
-        comparisons = [*(c.comparison for c in self.contrasts), *self.versus.values()]
-        comparisons += [a.comparison for a in self.answers]
-        return len({_same(c) for c in comparisons if c is not None and c.p_adjusted is not None})
+    def shown(self, c: Comparison, workload: str, configuration: str) -> Comparison:
+        """Return a comparison without a verdict, with the interval of the row it belongs to."""
+        row = next(
+            (
+                c
+                for key, c in self.versus.items()
+                if key[:2] == (workload, configuration) and key[3] == self.component
+            ),
+            None,
+        )
+        if row is None:
+            return c
+        if c.n == row.n and abs(c.ratio / row.ratio - 1) < SAME_FIGURE:
+            return row
+        return replace(c, level=row.level, systematic=row.systematic, allowance=row.allowance)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A comparison, and the configurations that it is of."""
+
+    comparison: Comparison
+    configurations: tuple[str, ...]
+
+
+_Name = tuple[str, ...]  # base and other; a group's key; a declared comparison and where
 
 
 def judge(
     suite: Suite, energy: pl.DataFrame, unequal: Mapping[Cell, UnequalWork] = NONE_UNEQUAL
 ) -> Family:
-    """Compute all comparisons of a suite, and judge those with a verdict as one family.
+    """Compare all that a suite's page compares, and decide on what it gives a verdict of.
 
-    `unequal` are the phases that are scaled to the same work in `energy`.
+    `unequal` are the phases that `energy` has for the same work.
     """
+    component = first_component(COMPONENTS, {key[3] for key in groups_of(suite, energy)})
+    events = find_rare_events(suite, energy, component)
+    asked = dict(_questions(suite, energy, unequal, events))
+    tried = energy_of_first_tries(suite, energy)
+    if tried is not None:
+        first_tries = dict(_questions(suite, tried, unequal, events))
+        having_voids = void_configurations(suite)
+        for name, question in asked.items():
+            if name in first_tries and not having_voids.isdisjoint(question.configurations):
+                c = question.comparison
+                c = replace(c, first_tries=first_tries[name].comparison, doubts=(*c.doubts, VOIDS))
+                asked[name] = replace(question, comparison=c)
+    decided, tested = _decide(asked, component)
+    return Family(
+        component,
+        tuple(
+            replace(contrast, comparison=decided.get((contrast.base, contrast.other)))
+            for contrast in contrasts(suite, energy)
+        ),
+        {(n[0], n[1], n[2], n[3]): c for n, c in decided.items() if len(n) == len(KEYS)},
+        tuple(
+            replace(a, comparison=decided.get((a.question.name, a.configuration, ANSWER)))
+            for a in comparisons(suite, energy, unequal)
+        ),
+        events,
+        tested,
+    )
+
+
+def _questions(
+    suite: Suite,
+    energy: pl.DataFrame,
+    unequal: Mapping[Cell, UnequalWork],
+    events: Mapping[str, RareEvents],
+) -> Iterator[tuple[_Name, _Question]]:
+    """Yield all comparisons of a suite, not yet decided."""
     groups = groups_of(suite, energy)
-    component = first_component(COMPONENTS, {key[3] for key in groups})
-    levels = tuple(find_levels(suite, energy, component))
-    selected = selected_configurations(suite)
-    versus = _versus(suite, groups, levels, selected)
-    source = suite.reference_meter(SYSTEM) or "meter"
-    terms = terms_of(suite, source, SYSTEM)
+    terms = terms_of(suite, suite.reference_meter(SYSTEM) or "meter", SYSTEM)
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
-    contrasts_judged = []
     for contrast in contrasts(suite, energy):
-        c, by_workload = contrast.comparison, list(contrast.by_workload.values())
-        if c is not None:
-            skewness = pooled_skewness(by_workload) / math.sqrt(max(1, len(by_workload)))
-            names = contrast.base, contrast.other
-            sides = [tuple(means.get((w, name)) for name in names) for w in contrast.workloads]
-            codes = _codes(levels, selected, *names)
-            c = replace(c, complete=_finished(suite, counted(suite), names))
-            c = _completed(c, terms, sides, skewness, codes)
-        contrasts_judged.append(replace(contrast, comparison=c))
-    answers = []
+        if (c := contrast.comparison) is not None:
+            pair = contrast.base, contrast.other
+            sides = [tuple(means.get((w, name)) for name in pair) for w in contrast.workloads]
+            c = replace(c, complete=_finished(suite, product(counted(suite), pair)))
+            yield pair, _Question(_with_error(c, terms, sides), pair)
     for answer in comparisons(suite, energy, unequal):
         if (c := answer.comparison) is not None:
-            asked = answer.question
-            names, on = (asked.second.workload, asked.first.workload), answer.configuration
-            sides = [(means.get((names[0], on)), means.get((names[1], on)))]
-            two_levels = any(
-                level.blocks and level.workload in names
-                for level in levels
-                if level.configuration == on
-            )
-            c = replace(c, complete=_finished(suite, names, (on,)))
-            c = _completed(c, terms, sides, 0.0, (LEVELS,) * two_levels)
-        answers.append(replace(answer, comparison=c))
-    rows = [key for key in versus if key[3] == component]
-    every = [*(c.comparison for c in contrasts_judged), *(versus[key] for key in rows)]
-    every += [a.comparison for a in answers]
-    # A question that is asked in two places counts once.
-    unique = {_same(c): c for c in every if c is not None}
-    decided = dict(zip(unique, judge_comparisons(list(unique.values())), strict=True))
-    family = iter([None if c is None else decided[_same(c)] for c in every])
-    contrasts_judged = [replace(c, comparison=next(family)) for c in contrasts_judged]
-    versus |= {key: c for key in rows if (c := next(family)) is not None}
-    answers = [replace(a, comparison=next(family)) for a in answers]
-    return Family(component, tuple(contrasts_judged), versus, tuple(answers), levels)
-
-
-def _same(c: Comparison) -> tuple[float | None, ...]:
-    """Return a key that is the same for the same question with the same answer."""
-    return c.n, c.ratio, c.error, c.df, c.skewness, c.systematic
-
-
-def _versus(
-    suite: Suite, groups: Mapping[Key, Group], levels: Sequence[Levels], selected: frozenset[str]
-) -> dict[Key, Comparison]:
-    """Compare each group with its baseline's; the comparisons are not yet judged."""
-    compared: dict[Key, Comparison] = {}
+            question, on = answer.question, answer.configuration
+            cells = [(side.workload, on) for side in (question.second, question.first)]
+            c = replace(c, complete=_finished(suite, cells))
+            c = _with_error(c, terms, [tuple(map(means.get, cells))])
+            yield (question.name, on, ANSWER), _Question(c, (on,))
     for key, group in groups.items():
         base = base_of(key, suite)
         if base == key or base not in groups:
             continue
         c = compare_pairs(suite, groups[base].energy_j, group.energy_j)
         if c is not None:
-            compared[key] = replace(c, complete=_finished(suite, key[:1], (base[1], key[1])))
-    skewed = {
-        alike: pooled_skewness([c for key, c in compared.items() if key[1:] == alike])
-        for alike in {key[1:] for key in compared}
-    }
-    return {
-        key: _completed(
-            c,
-            terms_of(suite, *key[2:]),
-            [(groups[base_of(key, suite)].mean, groups[key].mean)],
-            skewed[key[1:]],
-            _codes(levels, selected, base_of(key, suite)[1], key[1]),
-        )
-        for key, c in compared.items()
-    }
+            pair = base[1], key[1]
+            widened = allowance(events, pair, key[0])
+            c = replace(
+                c,
+                complete=_finished(suite, product(key[:1], pair)),
+                allowance=widened,
+                doubts=(*c.doubts, *(RARE,) * (widened > 0)),
+            )
+            sides = [(groups[base].mean, group.mean)]
+            yield key, _Question(_with_error(c, terms_of(suite, *key[2:]), sides), pair)
 
 
-def _finished(suite: Suite, workloads: Iterable[str], configurations: Iterable[str]) -> bool:
-    """Return whether all planned runs of these workloads on these configurations are finished."""
-    unfinished = {(run.workload, run.configuration) for run in suite.unfinished}
-    return unfinished.isdisjoint(product(workloads, configurations))
+def _finished(suite: Suite, cells: Iterable[tuple[str, str]]) -> bool:
+    """Return whether no planned run of these workloads and configurations is left."""
+    return {(run.workload, run.configuration) for run in suite.unfinished}.isdisjoint(cells)
 
 
-def _codes(
-    levels: Sequence[Levels], selected: frozenset[str], base: str, other: str
-) -> tuple[str, ...]:
-    """Return codes of the reasons why two configurations cannot be called equivalent."""
-    voids = not selected.isdisjoint((base, other))
-    return (LEVELS,) * apart(levels, base, other) + (VOIDS,) * voids
-
-
-def selected_configurations(suite: Suite) -> frozenset[str]:
-    """Return the configurations with void tries significantly more often than the others."""
-    return frozenset(
-        tries.configuration
-        for tries in void_tries(suite)
-        if tries.p_adjusted < LEVEL and tries.void * tries.others > tries.others_void * tries.tries
-    )
-
-
-def _completed(
-    c: Comparison,
-    terms: Sequence[ErrorTerm],
-    sides: Sequence[tuple[Mean | None, ...]],
-    skewness: float,
-    codes: Sequence[str],
+def _with_error(
+    c: Comparison, terms: Sequence[ErrorTerm], sides: Sequence[tuple[Mean | None, ...]]
 ) -> Comparison:
-    """Add the meter's error, the skewness of all workloads, and reasons to withhold a verdict."""
+    """Add the meter's error in the means of both sides of each workload."""
     if c.error is None:
         return c
-    doubts = dict.fromkeys(codes)
     pairs = [(s[0], s[1]) for s in sides if s[0] is not None and s[1] is not None]
     systematic = instrument_error(terms, pairs)
-    if systematic > c.error:
-        doubts[COARSE] = None
-    if abs(skewness) > abs(c.skewness):
-        doubts[SKEWED] = None
-    return replace(
-        c,
-        skewness=max(c.skewness, skewness, key=abs),
-        systematic=systematic,
-        withheld=bool(codes),
-        doubts=tuple(doubts | dict.fromkeys(c.doubts)),
-    )
+    doubts = (*c.doubts, *(COARSE,) * (systematic > c.error))
+    return replace(c, systematic=systematic, doubts=doubts)
+
+
+def _decide(
+    asked: Mapping[_Name, _Question], component: str
+) -> tuple[Mapping[_Name, Comparison], int]:
+    """Return the comparisons, those of the family at the level that decides, and their number.
+
+    One that is asked in two places, as in a suite of one workload, counts once.
+    """
+    unjudged = {n for n in asked if len(n) == len(KEYS) and n[3] != component}
+    once: dict[object, list[_Name]] = {}
+    for name, question in asked.items():
+        c = question.comparison
+        if name not in unjudged and c.error is not None:
+            once.setdefault((c.n, c.ratio, c.error, c.systematic, c.complete), []).append(name)
+    is_contrast = [len(names[0]) == len(("base", "other")) for names in once.values()]
+    parts = [ANSWER_SHARE, 1 - ANSWER_SHARE] if 0 < sum(is_contrast) < len(once) else [1.0, 1.0]
+    weights = [
+        parts[0] / sum(is_contrast) if answers else parts[1] / (len(once) - sum(is_contrast))
+        for answers in is_contrast
+    ]
+    firsts = [asked[names[0]].comparison for names in once.values()]
+    decided = {name: question.comparison for name, question in asked.items()}
+    for names, c in zip(once.values(), judge_comparisons(firsts, weights), strict=True):
+        decided |= dict.fromkeys(names, c)
+    for name in unjudged:  # at the level of the row that is judged
+        row = next((decided[n] for n in decided if n not in unjudged and n[:2] == name[:2]), None)
+        if row is not None:
+            decided[name] = replace(decided[name], level=row.level)
+    return decided, len(once)
 
 
 def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
-    """Return the stated error terms of a source for one of its components."""
+    """Return what is stated of a source's error, for one of its components."""
     if source in COUNTERS:
         return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
@@ -206,16 +219,16 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
 
 
 def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator[SummaryRow]:
-    """Yield the rows of the summary in the plan's order."""
+    """Yield the rows of the summary, in the plan's order."""
     groups = groups_of(suite, energy)
     for key, group in groups.items():
         if group.mean is None:
             continue
         c = family.versus.get(key)
-        base_origins: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
+        beside: Iterable[str] = () if c is None else groups[base_of(key, suite)].origins
         terms = terms_of(suite, *key[2:])
         joules = joules_budget(terms, group.mean, *group.error_j)
-        decided = c is not None and (c.p_adjusted is not None or c.error is None)
+        is_judged = c is not None and key[3] == family.component
         yield SummaryRow(
             suite.suite_id,
             suite.host,
@@ -227,12 +240,12 @@ def summary_rows(suite: Suite, energy: pl.DataFrame, family: Family) -> Iterator
             mean_s=group.mean[1],
             mean_w=group.mean_w,
             **(dict.fromkeys(RATIO_COLUMNS) if c is None else c.columns),
-            verdict=c.verdict if c is not None and decided else "",
+            verdict=c.verdict if c is not None and is_judged else "",
             doubts="" if c is None else " ".join(c.doubts),
-            origin=records.worst_origin([*group.origins, *base_origins]),
+            origin=records.worst_origin([*group.origins, *beside]),
         )
 
 
 def as_table(rows: Iterable[SummaryRow]) -> pl.DataFrame:
-    """Return the summary as the table of summary.parquet."""
+    """Return rows of the summary as summary.parquet has them."""
     return pl.DataFrame([asdict(row) for row in rows], schema=dict(SUMMARY_SCHEMA))

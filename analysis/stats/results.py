@@ -14,7 +14,7 @@ import polars as pl
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS, PYRAPL, energy_table, reference_rows
 from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
-from analysis.flags import DOUBTS, flag_note, reserves
+from analysis.flags import flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
@@ -31,7 +31,7 @@ from analysis.stats.same_work import (
 )
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import SummaryRow, compare_pairs
-from analysis.stats.voids import void_tries, with_void_tries
+from analysis.stats.voids import void_tries
 from analysis.suite import bundle, manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -230,38 +230,35 @@ class Results:
         """Sentences on all that limits the suite's figures; empty if nothing does."""
         return [
             *stood_still(self.all_energy),
-            *self._of_levels(),
             *self._of_voids(),
             *reservations(self.suite, self.energy, self.drift_check),
             *findings(self.suite, self.disks),
         ]
 
-    def _of_levels(self) -> Iterator[str]:
-        """Yield a sentence for each workload and configuration of more than one level."""
-        for levels in self.family.levels:
-            parts = [f"{x.runs} of {levels.runs} runs at {x.mean_j:.4g} J" for x in levels.levels]
-            if parts:
-                name = f"{levels.workload} on {self.suite.label(levels.configuration)}"
-                yield f"Two levels in {name}: {' and '.join(parts)}. There, {DOUBTS['two-levels']}"
-
     def _of_voids(self) -> Iterator[str]:
-        """Yield a sentence for each configuration under which tries were void more often."""
-        base = self.suite.baseline
+        """Yield a sentence for each configuration with void tries."""
         for tries in void_tries(self.suite):
-            others = tries.others_void / tries.others if tries.others else 0.0
-            if tries.p_adjusted >= LEVEL or tries.void / tries.tries <= others:
+            if not tries.void:
                 continue
             label = self.suite.label(tries.configuration)
-            sentence = (
-                f"{tries.void} of {tries.tries} tries of {label} were void, of all others "
-                f"{tries.others_void} of {tries.others}. For {label}, {DOUBTS['voids']}"
+            sentence = f"{tries.void} of {tries.tries} tries of {label} were void and repeated."
+            c = next(
+                (
+                    contrast.comparison
+                    for contrast in self.contrasts
+                    if (contrast.base, contrast.other) == (self.suite.baseline, tries.configuration)
+                ),
+                None,
             )
-            c = None
-            if base is not None and base != tries.configuration:
-                c = with_void_tries(self.suite, self.all_energy, base, tries.configuration)
-            if c is not None:
-                change = f"{100 * (c.ratio - 1):+.1f} %".replace("-", "−")
-                sentence += f" With the void tries counted it takes {change} against its baseline."
+            if c is not None and c.first_tries is not None:
+                accepted, first = (
+                    f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+                    for ratio in (c.ratio, c.first_tries.ratio)
+                )
+                sentence += (
+                    f" By first tries its change over all workloads is {first}, by accepted ones"
+                    f" {accepted}; its interval holds both."
+                )
             yield sentence
 
 
@@ -360,4 +357,5 @@ def whole_joules(
             blocks = set.intersection(*(set(v) for _, v in weighted)) if weighted else set()
             sides.append({block: sum(n * v[block] for n, v in weighted) for block in blocks})
         if (ratio := compare_pairs(results.suite, *sides)) is not None:
-            yield contrast.base, contrast.other, ratio
+            level = LEVEL if contrast.comparison is None else contrast.comparison.level
+            yield contrast.base, contrast.other, replace(ratio, level=level)

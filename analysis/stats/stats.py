@@ -30,9 +30,22 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, n)
 
 
-def critical(df: Floats, level: float) -> Floats:
-    """Return the half width, in standard errors, of an interval that misses with p = `level`."""
+def critical(df: Floats, level: float | Floats) -> Floats:
+    """Return how many standard errors an interval reaches that misses with probability `level`."""
     return np.asarray(special.stdtrit(df, 1 - level / 2))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values (Scandinavian Journal of Statistics 6, 1979).
+
+    The k-th smallest of m is multiplied by m − k + 1, is never below the one before it and never
+    above 1. SciPy has no such function.
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(np.argsort(p_values)):
+        largest = max(largest, min(1.0, p_values[place] * (len(p_values) - rank)))
+        adjusted[place] = largest
+    return adjusted
 
 
 def exp(log: float | Floats) -> float:

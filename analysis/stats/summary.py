@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN, COUNTERS
 from analysis.stats.comparison import Comparison, compare_logs
-from analysis.stats.stats import LEVEL, estimate
+from analysis.stats.stats import estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 from contract.estimates import Estimate
@@ -43,8 +43,7 @@ class SummaryRow:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
-    p_adjusted: float | None
-    p_equivalence_adjusted: float | None
+    level: float | None
     verdict: str
     doubts: str
     origin: str
@@ -55,12 +54,12 @@ class SummaryRow:
 
     @property
     def equivalent_but_changed(self) -> bool:
-        """Whether it is equivalent with a significant change."""
-        p = self.p_adjusted
-        return self.verdict == "equivalent" and p is not None and p < LEVEL
+        """Whether it is equivalent and nevertheless not 1."""
+        ratio = Estimate(self.ratio or 1.0, self.ratio_low, self.ratio_high)
+        return self.verdict == "equivalent" and not ratio.contains(1.0)
 
 
-RATIO_COLUMNS = ("ratio", "ratio_low", "ratio_high", "p_adjusted", "p_equivalence_adjusted")
+RATIO_COLUMNS = ("ratio", "ratio_low", "ratio_high", "level")
 _KINDS = {"str": pl.String(), "int": pl.Int64()}
 SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
     field.name: _KINDS.get(str(field.type), pl.Float64()) for field in fields(SummaryRow)

@@ -45,7 +45,7 @@ def paper(shared: Shared) -> Results:
 
 
 def decided(derived: Results) -> list[DecidedClaim]:
-    return decide_claims(derived.suite, derived.energy, derived.family)
+    return decide_claims(derived.suite, derived.energy, derived.family.events)
 
 
 def claimed(predicate: str, **fields: Any) -> ClaimedRatio:
@@ -56,6 +56,11 @@ def claimed(predicate: str, **fields: Any) -> ClaimedRatio:
 def comparison(ratio: float, n: int = 8, error: float | None = 0.005, **fields: Any) -> Comparison:
     df = None if error is None else n - 1.0
     return Comparison(n, ratio, 0.02, error, df, **fields)
+
+
+def verdict_of(predicate: str, ratio: float, **more: Any) -> str:
+    c = comparison(ratio, **more)
+    return claimed(predicate).verdict(c, c.estimate)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +77,11 @@ def comparison(ratio: float, n: int = 8, error: float | None = 0.005, **fields: 
 def test_a_predicate_is_decided_by_the_whole_interval(
     predicate: str, supported: float, contradicted: float, undecided: float
 ) -> None:
-    claim = claimed(predicate)
-    assert claim.verdict(comparison(supported), 0.95) == "supported"
-    assert claim.verdict(comparison(contradicted), 0.95) == "contradicted"
-    assert claim.verdict(comparison(undecided), 0.95) == "open"
-    assert claim.verdict(comparison(supported, n=1, error=None), 0.95) == "open"
-    assert claim.verdict(comparison(supported, error=0.5), 0.95) == "open"
+    assert verdict_of(predicate, supported) == "supported"
+    assert verdict_of(predicate, contradicted) == "contradicted"
+    assert verdict_of(predicate, undecided) == "open"
+    assert verdict_of(predicate, supported, n=1, error=None) == "open"
+    assert verdict_of(predicate, supported, error=0.5) == "open"
 
 
 @pytest.mark.parametrize(
@@ -85,15 +89,14 @@ def test_a_predicate_is_decided_by_the_whole_interval(
     [
         ("same within 5", 1.0, {"n": 5}, "open"),
         ("at most 5", 1.0, {"n": 5}, "open"),
-        ("same within 5", 1.0, {"withheld": True}, "open"),
         ("same within 5", 1.3, {"n": 5}, "contradicted"),
-        ("less", 0.9, {"n": 5, "withheld": True}, "supported"),
+        ("less", 0.9, {"n": 5}, "supported"),
     ],
 )
 def test_small_differences_need_as_much_as_equivalence(
     predicate: str, ratio: float, fields: dict[str, Any], verdict: str
 ) -> None:
-    assert claimed(predicate).verdict(comparison(ratio, **fields), 0.95) == verdict
+    assert verdict_of(predicate, ratio, **fields) == verdict
 
 
 def test_a_claim_needs_all_of_its_ratios() -> None:
@@ -102,7 +105,7 @@ def test_a_claim_needs_all_of_its_ratios() -> None:
         sentence |= {"configuration": [f"c{number}" for number in range(ratios)]}
         claim = read_claim("fujimoto", "-", "-", **sentence)
         ratio, c = claim.ratios[0], comparison(0.9)
-        parts = [DecidedRatio(ratio, "opal", "plain", c, c.interval(), v) for v in verdicts]
+        parts = [DecidedRatio(ratio, "opal", "plain", c, c.estimate, v) for v in verdicts]
         return DecidedClaim(claim, tuple(parts)).verdict
 
     assert tested("supported", "supported") == "supported"
@@ -190,21 +193,27 @@ def phases_of(derived: Results) -> set[tuple[str, str]]:
     return {(derived.suite.workload_of(workload), phase) for workload, phase in rows}
 
 
-def test_intervals_hold_together(papers: Results) -> None:
-    """A ratio in two sentences is one question."""
-    ratios = [ratio for claim in decided(papers) for ratio in claim.ratios]
-    distinct = {(r.comparison.n, r.comparison.ratio, r.comparison.error) for r in ratios}
-    assert 100 < len(distinct) < len(ratios)
-    for ratio in ratios:
-        assert ratio.interval == ratio.comparison.interval(1 - 0.05 / len(distinct))
+def test_a_verdict_follows_from_the_interval_that_is_shown(papers: Results) -> None:
+    """Open claims share the 5 %; decided ones were decided at no more than that."""
+    tested = decided(papers)
+    open_claims = sum(claim.verdict == "open" for claim in tested)
+    assert 0 < open_claims < len(tested)
+    for claim in tested:
+        for ratio in claim.ratios:
+            assert ratio.claimed.verdict(ratio.comparison, ratio.interval) == ratio.verdict
+            if claim.verdict == "open":
+                level = (
+                    0.05 / open_claims / (1 if ratio.verdict == "supported" else len(claim.ratios))
+                )
+                assert ratio.interval == ratio.comparison.interval(level)
 
 
 def test_a_suite_drawn_from_the_paper_supports_its_claims(paper: Results) -> None:
     """What is contradicted was assumed: powers that the paper prints nowhere."""
     tested = decided(paper)
     assert Counter(claim.verdict for claim in tested) == {
-        "supported": 22,
-        "open": 7,
+        "supported": 23,
+        "open": 6,
         "contradicted": 4,
     }
     contradicted = [r for c in tested for r in c.ratios if r.verdict == "contradicted"]
@@ -218,8 +227,8 @@ def test_a_suite_drawn_from_the_paper_supports_its_claims(paper: Results) -> Non
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
-        ("paper-synthetic", {"open": 25, "supported": 6, "contradicted": 2}),
-        ("lab-one-disk", {"contradicted": 1, "open": 32, "supported": 2}),
+        ("paper-synthetic", {"open": 18, "supported": 12, "contradicted": 3}),
+        ("lab-one-disk", {"open": 34, "supported": 1}),
     ],
 )
 def test_the_examples_have_a_verdict_on_every_claim_of_their_paper(

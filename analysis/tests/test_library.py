@@ -94,7 +94,7 @@ def test_contrasts_are_the_reports(suite: Suite) -> None:
             expected.high,
         )
         assert (row["n"], row["verdict"]) == (expected.n, expected.verdict)
-        assert row["p_adjusted"] == expected.p_adjusted
+        assert row["level"] == expected.level
 
 
 def test_payback_is_the_reports_and_moves_with_what_is_assumed(suite: Suite) -> None:

@@ -84,7 +84,6 @@ def test_a_contrast_in_one_workload_has_its_extra_blocks(derived: Results) -> No
     tree, grep = contrast.by_workload["kernel_tree"], contrast.by_workload["kernel_grep"]
     assert (tree.n, grep.n) == (BLOCKS + EXTRA_BLOCKS, BLOCKS)
     assert tree.ratio == pytest.approx(1.25 / 1.2, rel=0.02)
-    assert tree.p_adjusted is None
     over_all = known(next(c for c in derived.contrasts if c.base == "dmcrypt-aes128").comparison)
     assert over_all.n == BLOCKS
 
@@ -142,7 +141,7 @@ def test_declared_questions_are_answered_on_every_configuration(derived: Results
     assert cold.ratio == pytest.approx(2.0, rel=0.1)  # first over second
     assert cold.n == BLOCKS
     assert cold.verdict == "differs"
-    assert known(cold.p_adjusted) > known(cold.p_value)  # one family with the others
+    assert cold.level < 0.05  # one family with the others
     assert by["delayed-writes", "plain"].comparison is not None
 
 

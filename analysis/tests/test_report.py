@@ -109,15 +109,6 @@ def costs(derived: Results) -> list[AnswerLine]:
     return [line for line in lines if line.question == "cost"]
 
 
-def test_the_answer_states_its_number_of_workloads(tmp_path: Path) -> None:
-    folder = tmp_path / "s"
-    write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql", "video", "idle")))
-    for run in (folder / "runs").glob("*-opal-sql"):
-        (run / "run.json").write_text("{")
-    reasons = [line.reason for line in costs(results.results(folder))]
-    assert sum("1 of 2 workloads" in reason for reason in reasons) == 1
-
-
 def test_one_block_has_no_interval(tmp_path: Path) -> None:
     derived = analysed(tmp_path / "s", blocks=1, interval_ms=100, workloads=("kernel_tree",))
     (line,) = costs(derived)

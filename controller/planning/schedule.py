@@ -33,17 +33,15 @@ def order(
     """Return runs in the order of execution: the `earlier` ones, then those of `blocks` more.
 
     Each block enters every configuration once, in random order, and runs all entries there, in
-    random order. It begins with the last configuration of the block before: so each configuration
-    follows itself as often as any other, and carry-over effects cancel in the ratios. Each block
-    has its own generator, so that a longer plan begins like a shorter one.
+    random order. The first place is drawn freely: an order that hangs on the block before has a
+    period of two blocks, which air conditioning or a timer may have too. Each block has its own
+    generator, so that a longer plan begins like a shorter one.
     """
     runs = list(earlier)
     first = runs[-1].block + 1 if runs else 0
     for block in range(first, first + blocks):
         shuffle = random.Random(f"{seed}/{block}")
         entered = shuffle.sample(configurations, len(configurations))
-        if runs and (last := runs[-1].configuration) in entered:
-            entered.sort(key=lambda name: name != last)
         for configuration in entered:
             repeats = [
                 (turn.name, number if turn.repeat > 1 else None)

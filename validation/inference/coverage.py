@@ -39,4 +39,4 @@ def measure(quick: bool = False) -> list[Figure]:
 
 def _covered(scene: Scene, suites: int) -> float:
     simulated = simulate(scene, suites, np.random.default_rng(SEED))
-    return covered(LogRatio.from_logs(log_ratios(simulated.logs)).interval(0.95), math.log(RATIO))
+    return covered(LogRatio.from_logs(log_ratios(simulated.logs)).interval(), math.log(RATIO))

@@ -50,7 +50,7 @@ def test_simulated_suites_are_as_asked() -> None:
 def test_array_and_single_comparison_agree() -> None:
     logs = simulate(Scene(blocks=5, workloads=2, ratio=1.02), 4, np.random.default_rng(3)).logs
     ratios = LogRatio.from_logs(log_ratios(logs))
-    low, high = ratios.interval(0.95)
+    low, high = ratios.interval()
     for number, of_suite in enumerate(logs):
         means = np.exp(of_suite.mean(axis=0))
         alone = compare(means[:, 0].tolist(), means[:, 1].tolist(), 0.02)
@@ -69,12 +69,10 @@ def test_intervals_hold_the_truth(part: ModuleType) -> None:
 
 def test_false_verdicts_are_rare() -> None:
     figures = by_name(families.measure(quick=True))
-    assert len(figures) == 14
+    assert len(figures) == 11
     assert all(figure.meets for figure in figures.values() if figure.target)
     power = next(f.value for name, f in figures.items() if name.startswith("a true change of 1 %"))
     assert power > 70
-    # A share of 0 would be a test that never speaks.
-    assert all(figure.value > 1 for name, figure in figures.items() if "family" in name)
 
 
 def test_fixed_order_would_be_found_out() -> None:
@@ -82,10 +80,10 @@ def test_fixed_order_would_be_found_out() -> None:
     scene = Scene(blocks=10, drift_per_h=0.0, place=0.002, swing=0.0)
     suites = simulate(scene, 400, np.random.default_rng(5))
     fixed = suites.logs[:, 0] + scene.place * (np.arange(4) - suites.places)
-    p_fixed = LogRatio.from_logs(log_ratios(fixed[:, None])).p_value()
-    p_random = LogRatio.from_logs(log_ratios(suites.logs)).p_value()
-    assert np.mean(p_fixed < 0.05) > 0.2
-    assert np.mean(p_random < 0.05) < 0.08
+    fixed_low, fixed_high = LogRatio.from_logs(log_ratios(fixed[:, None])).interval()
+    low, high = LogRatio.from_logs(log_ratios(suites.logs)).interval()
+    assert np.mean((fixed_low > 0) | (fixed_high < 0)) > 0.2
+    assert np.mean((low > 0) | (high < 0)) < 0.08
 
 
 def test_our_lines_agree_with_statsmodels() -> None:
@@ -137,4 +135,4 @@ def test_intervals_hold_with_void_runs() -> None:
 def test_pages_of_unkind_data_have_no_false_verdicts() -> None:
     figures = by_name(reach.measure(quick=True))
     assert all(figure.meets for figure in figures.values() if figure.target)
-    assert figures["a true 3 % found, clean, 10 blocks"].value > 90
+    assert all(f.value > 80 for name, f in figures.items() if "10 blocks" in name and not f.target)

@@ -85,14 +85,13 @@ def arrow_note(figure: Figure) -> str:
 
 
 def _lines(suite: Suite, compared: Mapping[str, Comparison]) -> list[Line]:
-    """Return lines by configuration; equivalence has the 90 % interval that decides it."""
+    """Return a line for each configuration, with the interval that decides."""
     looks = style.palette(suite)
     lines = []
     for name in suite.configurations:
         if (c := compared.get(name)) is not None:
-            drawn = c.interval(0.90 if c.verdict == "equivalent" else 0.95)
             hollow = c.verdict in ("inconclusive", "incomplete")
-            ratio = c.ratio, drawn.low, drawn.high
+            ratio = c.ratio, c.low, c.high
             lines.append(Line(suite.label(name), ratio, looks[name], hollow, words.change_in(c)))
     return lines
 

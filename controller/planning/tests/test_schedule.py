@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,15 +38,13 @@ def test_each_block_enters_each_configuration_once_and_runs_all_workloads(
     assert [run.block for run in runs] == sorted(run.block for run in runs)
 
 
-@given(NAMES, st.integers(2, 5), st.integers(0, 2**32))
-def test_a_block_begins_with_the_last_configuration_of_the_one_before(
-    stacks: list[str], blocks: int, seed: int
-) -> None:
-    """So each follows itself as often as any other, and what it leaves behind cancels."""
-    runs = order(stacks, ["load"], blocks=blocks, seed=seed)
-    borders = [(a, b) for a, b in pairwise(runs) if a.block != b.block]
-    assert len(borders) == blocks - 1
-    assert all(a.configuration == b.configuration for a, b in borders)
+def test_the_first_place_of_a_block_does_not_hang_on_the_block_before() -> None:
+    """An order with a period of two blocks would follow a disturbance with that period."""
+    again = 0
+    for seed in range(300):
+        runs = order(list("abc"), ["x"], blocks=2, seed=seed)
+        again += runs[2].configuration == runs[3].configuration
+    assert 70 <= again <= 130
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))

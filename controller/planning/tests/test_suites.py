@@ -164,8 +164,8 @@ def test_suites_at_lab_scale_fit_the_lab(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "blocks", "sha256"),
     [
-        ("smoke", 3, "0d5b68e7208b1c9fd61cce9901d3e8092fe8760cbb610e7fcadb4de4d21386b4"),
-        ("overnight", 11, "7980c64c626a91db807d4f29272db35a1997a0713e8a0044ed0b56792efe6ea0"),
+        ("smoke", 3, "d3546b6ddb31bb064f88baa52bd04f1025ce102e7a3861dc84fab230634b55be"),
+        ("overnight", 11, "99381021bd8c4cc276c4160745522b1cba9cfb25255e34c5c18e2ac244714753"),
     ],
 )
 def test_a_seed_gives_the_order_that_it_gave_before(name: str, blocks: int, sha256: str) -> None:
