@@ -3,7 +3,7 @@
 A governor, a cache or a garbage collection may put some runs on another level than the rest. A
 workload in which none happened to occur does not show them in its scatter: what the configuration
 did elsewhere in the suite widens its interval. What occurred nowhere is in no figure, and the page
-says how rare that may be.
+states how rare that may be.
 """
 
 from __future__ import annotations
