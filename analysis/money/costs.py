@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, stdev
 
 import polars as pl
 
 from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, payback
-from analysis.stats.budget import Mean, Reading, instrument_error, instrument_rows
+from analysis.stats.budget import Mean, Reading, instrument_error, instrument_rows, joules_budget
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
 from analysis.stats.family import terms_of
@@ -135,11 +135,19 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
             if side is None or sum(side.energy_j.values()) <= 0:
                 continue
             joules = [side.energy_j[b] - side.tail_j[b] for b in side.energy_j]
-            mean = estimate(joules)
+            mean = _mean_joules(suite, joules, fmean(side.seconds.values()))
             runs = mean.dividing(assumptions.battery_wh * 3600)
             origin = records.worst_origin(side.origins)
             entries.append(Battery(workload, configuration, mean, runs, origin))
     return entries
+
+
+def _mean_joules(suite: Suite, joules: Sequence[float], seconds: float) -> Estimate:
+    """Return the mean of blocks with its 95 % interval, the error of the reference meter in it."""
+    terms = terms_of(suite, suite.reference_meter(SYSTEM) or "", SYSTEM)
+    n = len(joules)
+    error = stdev(joules) / n**0.5 if n > 1 else None
+    return replace(joules_budget(terms, (fmean(joules), seconds), error, n - 1.0).interval, n=n)
 
 
 def headline_payback(paybacks: Sequence[Payback]) -> Payback | None:
@@ -397,7 +405,7 @@ def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
         held.append(
             BatteryHours(
                 name,
-                estimate(list(energy_j.values())).dividing(battery_j),
+                _mean_joules(suite, list(energy_j.values()), SECONDS_PER_HOUR).dividing(battery_j),
                 fmean(idle_s.values()) / SECONDS_PER_HOUR,
                 lost_min,
                 len(energy_j),

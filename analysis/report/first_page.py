@@ -351,7 +351,9 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     if hopeless:
         return _quieter(results, [cost for cost, _ in unsettled if cost in hopeless])
     least, most = (max(comparison.PILOT, *(blocks[end] for blocks, _ in needed)) for end in (0, 1))
-    facts: dict[str, Fact] = {"blocks": most, "least": least, "command": _again(results, most)}
+    advised = most if most <= comparison.MOST_BLOCKS else least
+    command = _again(results, advised)
+    facts: dict[str, Fact] = {"blocks": advised, "least": least, "most": most, "command": command}
     made = min(c.n for _, c in unsettled)
     way = "pilot" if made < 2 else ""
     blocks = str(most) if least == most else f"{least} to {most}"

@@ -274,6 +274,7 @@ def test_the_command_keeps_the_scale_of_what_ran(tmp_path: Path, origin: str, sc
     assert after.facts == {
         "blocks": comparison.PILOT,
         "least": comparison.PILOT,
+        "most": comparison.PILOT,
         "command": f"fde run --suite one-disk{scale} --blocks {comparison.PILOT}",
     }
 

@@ -26,7 +26,7 @@ from analysis.tests.known import analysed, known, replanned
 from analysis.tests.pages import UNWANTED, pieces, text_of
 from contract.assumptions import Assumptions, parse_assumptions
 from contract.estimates import Estimate
-from instrumentation.accuracy import read_terms
+from instrumentation.accuracy import ErrorTerm, read_terms
 from validation.synthetic.suite import ASSUMPTIONS
 from validation.synthetic.suite import ASSUMPTIONS as PRICES
 from validation.synthetic.tables import energy_of, suite_of
@@ -335,6 +335,18 @@ def test_hours_and_minutes_lost_are_those_by_hand() -> None:
     lost = known(soft.lost_min)
     by_hand = [60 * plain.hours.mean * (1 - math.exp(-x)) for x in (sum(logs) / 3, low, high)]
     assert [lost.mean, lost.low, lost.high] == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_hours_hold_the_meters_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gain within 3 %, as a rectangle, is nearly the whole interval of blocks that agree."""
+    steady = [{**row, "block": block} for block in range(3) for row in phases("plain", 0)]
+    (without,) = hours_of(steady)
+    gain = ErrorTerm("gain", 0.03, "the maker")
+    monkeypatch.setattr(costs, "terms_of", lambda *_: (gain,))
+    (held,) = hours_of(steady)
+    assert known(without.hours.half_width) == pytest.approx(0, abs=1e-9)
+    low, high = known(held.hours.low), known(held.hours.high)
+    assert (high - low) / 2 / held.hours.mean == pytest.approx(0.95 * 0.03, rel=0.01)
 
 
 def test_the_library_gives_hours_for_other_assumptions() -> None:
