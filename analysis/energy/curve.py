@@ -232,7 +232,7 @@ def plateau(
     return np.where(count > 0, mean, np.nan), np.where(count > 0, spread_w, 0.0)
 
 
-def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool_]) -> Floats:
+def counter_steps(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool_]) -> Floats:
     """Return the energy of gaps by the meter's counter, NaN if it has no value there."""
     counter, power = held.energy_j[name], held.power_w[name]
     filled_j = np.full(len(after), np.nan)
@@ -244,6 +244,22 @@ def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool
     sound = (held.epoch[i] == held.epoch[j]) & (gap_j >= 0)
     filled_j[ok] = np.where(sound, gap_j, np.nan)
     return filled_j
+
+
+def power_bounds(power: Floats, after: Ints) -> tuple[Floats, Floats]:
+    """Return the least and the greatest power in each gap behind window `after`.
+
+    They are those of up to `FILL` windows on each side, extended by the larger of the two sides'
+    own ranges, because a few readings do not show the extremes of their scatter.
+    """
+    reach = np.arange(FILL)
+    index = np.stack([after[:, None] - reach, after[:, None] + 1 + reach])
+    exists = (index >= 0) & (index < len(power))
+    near_w = power[index.clip(0, len(power) - 1)]
+    lowest = np.where(exists, near_w, np.inf).min(axis=2)
+    highest = np.where(exists, near_w, -np.inf).max(axis=2)
+    range_w = np.maximum(highest - lowest, 0.0).max(axis=0)
+    return lowest.min(axis=0) - range_w, highest.max(axis=0) + range_w
 
 
 @dataclass(frozen=True)
@@ -269,7 +285,8 @@ class Curve:
     to it, NaN without one. Between them: `energy_j` with filled gaps, `covered_s`, `filled_j`
     (standard uncertainty of the filled part), the `count` of whole windows with the sums `sum_w`
     and `squares_w2` of their power less a common constant, and `steps_w2` of its squared steps;
-    `by_plateau` and `by_counter` mark filled gaps, `void` stretches without any value.
+    `by_plateau` and `by_counter` mark filled gaps, `gap_open` those for which the meter's counter
+    and the power on both sides contradict each other, `void` stretches without any value.
     `rest_squares_w2` and `rest_freedom` are the sum of squares of rests about their means, and its
     degrees of freedom. `counter_contradicted`: the meter's counter does not match its power.
     `window_s` is the time over which a reading is the mean, as far as known; `slow` if it is longer
@@ -291,6 +308,7 @@ class Curve:
     steps_w2: Floats
     by_plateau: npt.NDArray[np.bool_]
     by_counter: npt.NDArray[np.bool_]
+    gap_open: npt.NDArray[np.bool_]
     void: npt.NDArray[np.bool_]
     rest_squares_w2: float = 0.0
     rest_freedom: int = 0

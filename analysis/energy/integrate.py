@@ -24,15 +24,16 @@ from analysis.energy.curve import (
     Edges,
     Piece,
     appended,
-    by_counter,
+    counter_steps,
     from_window,
     lasting,
     level_part,
     level_w,
     plateau,
+    power_bounds,
     stepped,
 )
-from analysis.energy.plausibility import CounterCheck
+from analysis.energy.plausibility import TOLERANCE, CounterCheck
 from analysis.energy.response import SLOW_WINDOWS, Decay, settling_s
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
@@ -97,7 +98,7 @@ class _Channel:
         self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
         self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
         self._count = np.zeros(count - 1, np.int64)
-        self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
+        self._plateau, self._counter, self._open, self._void = np.zeros((4, count - 1), bool)
         self._check = CounterCheck()
         self._countable: list[_Filled] = []  # gaps that the meter's own counter may fill
         self._reference_w = self._rest_squares_w2 = 0.0
@@ -155,9 +156,13 @@ class _Channel:
             if not agrees:
                 self._by_plateau(gaps)
                 continue
-            np.add.at(self._filled_j, gaps.between, gaps.counted_j)
-            np.add.at(self._counted_j2, gaps.between, self._resolution.counter_u_j**2)
-            self._counter[gaps.between] = True
+            self._open[gaps.between[~gaps.within]] = True
+            better = gaps.within & (self._resolution.counter_u_j < gaps.u_j)
+            self._by_plateau(gaps.chosen(~better))
+            counted = gaps.chosen(better)
+            np.add.at(self._filled_j, counted.between, counted.counted_j)
+            np.add.at(self._counted_j2, counted.between, self._resolution.counter_u_j**2)
+            self._counter[counted.between] = True
 
     def curve(self, late_s: float | None) -> Curve:
         """Return the curve; `late_s` is the mean delay of readings that are not as declared."""
@@ -194,6 +199,7 @@ class _Channel:
             steps_w2=self._steps_w2,
             by_plateau=self._plateau,
             by_counter=self._counter,
+            gap_open=self._open,
             counter_contradicted=self._check.contradicts(self._resolution.counter_quantum_j),
             void=self._void,
             rest_squares_w2=self._rest_squares_w2,
@@ -329,10 +335,16 @@ class _Channel:
         plain = _Filled(between, mean_w * seconds, u_w * seconds, seconds)
         counted = np.zeros(len(gap), bool)
         if name in held.energy_j:
-            counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
-            finer = self._resolution.counter_u_j < plain.u_j
-            counted = fillable & np.isfinite(counted_j) & finer
-            self._countable.append(replace(plain, counted_j=counted_j).chosen(counted))
+            counted_j = counter_steps(held, name, after[gap], pieces[gap] == 1)
+            least_w, most_w = power_bounds(held.power_w[name], after[gap])
+            # Two last digits, a count that is a window late, and the usual error of counters.
+            error_j = 2 * self._resolution.counter_quantum_j + TOLERANCE * np.abs(plain.plateau_j)
+            error_j += np.abs(most_w) * (held.end_ns - held.start_ns)[after[gap]] * 1e-9
+            lowest_j, highest_j = least_w * seconds - error_j, most_w * seconds + error_j
+            within = (counted_j >= lowest_j) & (counted_j <= highest_j)
+            counted = fillable & np.isfinite(counted_j)
+            gaps = replace(plain, counted_j=counted_j, within=within)
+            self._countable.append(gaps.chosen(counted))
         self._by_plateau(plain.chosen(fillable & ~counted))
 
     def _by_plateau(self, gaps: _Filled) -> None:
@@ -346,7 +358,8 @@ class _Channel:
 class _Filled:
     """Gaps: their stretches, lengths, energy by windows with its uncertainty, and by the counter.
 
-    `counted_j` is NaN if the counter has no value.
+    `counted_j` is NaN if the counter has no value, `within` whether it is within the bounds that
+    the power on both sides sets.
     """
 
     between: Ints
@@ -354,6 +367,7 @@ class _Filled:
     u_j: Floats
     seconds: Floats
     counted_j: Floats = field(default_factory=lambda: np.empty(0))
+    within: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     def chosen(self, which: npt.NDArray[np.bool_]) -> _Filled:
         """Return the selected gaps."""
@@ -363,6 +377,7 @@ class _Filled:
             self.u_j[which],
             self.seconds[which],
             self.counted_j[which] if len(self.counted_j) else self.counted_j,
+            self.within[which] if len(self.within) else self.within,
         )
 
 

@@ -30,7 +30,7 @@ from analysis.suite.samples import Samples
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.counter import LONE_FLAG, SHORTER
 
-COUNTER_FLAG = "counter-contradicted"
+COUNTER_FLAG, GAP_FLAG = "counter-contradicted", "gap-contradicted"
 # A stretch shorter than a window has a figure if the machine rests on both sides of it, windows can
 # be displaced by at most a quarter of it, and the half width of the 95 % interval is at most this
 # share of the joules.
@@ -155,6 +155,8 @@ class Metered:
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
         if curve.void[between].any():
             return Energy(None, None, coverage, ("no-samples",))
+        if curve.gap_open[between].any():
+            return Energy(None, None, coverage, (GAP_FLAG,))
         flagged = {
             "gap-filled": curve.by_plateau[between].any(),
             "gap-by-counter": curve.by_counter[between].any(),

@@ -157,13 +157,44 @@ def test_no_windows_at_all_are_void() -> None:
 
 
 def test_the_meters_own_counter_fills_a_gap() -> None:
-    gap = windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30), counter=[10, 20, 120, 150])
+    gap = windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30), counter=[10, 20, 100, 130])
     energies = curve(gap, edges(0, 6), Resolution(0, 0, 0.01))
-    assert energies.energy_j[0] == pytest.approx(150)
+    assert energies.energy_j[0] == pytest.approx(130)
     assert (energies.by_plateau[0], energies.by_counter[0]) == (False, True)
     assert energies.filled_j[0] == pytest.approx(0.01 / np.sqrt(6))
     coarse = curve(gap, edges(0, 6), Resolution(0, 0, 360))
     assert (coarse.by_plateau[0], coarse.by_counter[0]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("jump_j", "is_open"),
+    [(0, False), (60, False), (200, True), (14_400, True), (43.2e9, True), (-300, True)],
+)
+def test_a_counter_beyond_the_power_on_both_sides_leaves_the_gap_open(
+    jump_j: float, is_open: bool
+) -> None:
+    """58 and 62 W in turn; the counter agrees except in a gap of 8 s."""
+    ends = [*range(1, 7), *range(15, 21)]
+    counts = [60.0 * t + (jump_j if t > 6 else 0) for t in ends]
+    gap = windows(*((t - 1.0, float(t), 58.0 + 4 * (t % 2)) for t in ends), counter=counts)
+    energies = curve(gap, edges(0, 20), Resolution(0, 0, 0.01))
+    assert (energies.gap_open[0], energies.by_counter[0]) == (is_open, not is_open)
+    assert energies.energy_j[0] == pytest.approx(1200 + (0 if is_open else jump_j), abs=5)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile_w", "is_open"), [(20, True), (60, False), (130, False), (200, False), (330, True)]
+)
+def test_a_counter_fills_a_gap_up_to_the_higher_of_two_powers(
+    meanwhile_w: float, is_open: bool
+) -> None:
+    """60 W before a gap of 8 s, 200 W after it."""
+    ends = [*range(1, 7), *range(15, 21)]
+    powers = [60.0] * 6 + [200.0] * 6
+    counts = [60.0 * t if t < 7 else 360 + 8 * meanwhile_w + 200 * (t - 14) for t in ends]
+    each = [(t - 1.0, float(t), p) for t, p in zip(ends, powers, strict=True)]
+    energies = curve(windows(*each, counter=counts), edges(0, 20), Resolution(0, 0, 0.01))
+    assert (energies.gap_open[0], energies.by_counter[0]) == (is_open, not is_open)
 
 
 def gapped(counted_w: float, power_w: float = 100.0, noise_w: float = 8.0) -> Windows:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
-from analysis.flags import flag_note
+from analysis.flags import FLAGS, flag_note
 from analysis.report import words
 from analysis.stats.budget import NORMAL, instrument_error
 from analysis.stats.comparison import compare, judge_comparisons
@@ -98,7 +98,8 @@ def find_silent(
         readings = [raw.readings[name] for raw in trials]
         if all(reading.energy_j is None for reading in readings):
             reasons = dict.fromkeys(w for r in readings for w in (*r.flags, *r.errors))
-            objections[name] = Objection("no-joules", labels[name], ", ".join(reasons))
+            texts = [FLAGS.get(reason, reason).removesuffix(": no figure") for reason in reasons]
+            objections[name] = Objection("no-joules", labels[name], ", ".join(texts))
     return objections
 
 
