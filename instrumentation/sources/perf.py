@@ -15,7 +15,6 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -25,8 +24,7 @@ from typing import ClassVar
 from contract.system_text import read_line as _text
 from instrumentation.sources.counter import ReadFailure, Reading, read_stamped, reason
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.updates import longest_intervals_ns
-from instrumentation.sources.zones import HeldZones, Zone, default_max_power_w
+from instrumentation.sources.zones import HeldZones, Zone, default_max_power_w, watch_counters
 
 SYS = Path("/sys")
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -69,7 +67,6 @@ class PerfSource(HeldZones):
     def __init__(self, events: tuple[Event, ...], descriptors: tuple[int, ...]) -> None:
         super().__init__(tuple(event.zone for event in events), descriptors)
         self._events = events
-        self._windows_ns = [0] * len(events)
 
     @classmethod
     def open(cls, root: Path = SYS) -> PerfSource:
@@ -92,9 +89,8 @@ class PerfSource(HeldZones):
                 os.close(descriptor)
             raise _refused(event, error) from None
         source = cls(events, tuple(descriptors))
-        reads = [partial(_energy_uj, *pair) for pair in zip(events, descriptors, strict=True)]
-        with suppress(OSError):  # each read gives the reason
-            source._windows_ns = [ns or 0 for ns in longest_intervals_ns(reads)]
+        reads = [partial(source.value_uj, index) for index in range(len(events))]
+        source.zones = watch_counters(source.zones, reads)
         return source
 
     @classmethod
@@ -105,11 +101,18 @@ class PerfSource(HeldZones):
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Return each counter's energy since `open` by zone name; the reason if a read failed."""
         return {
-            event.zone.name: read_stamped(partial(_energy_uj, event, descriptor), window_ns)
-            for event, descriptor, window_ns in zip(
-                self._events, self._descriptors, self._windows_ns, strict=True
+            zone.name: read_stamped(partial(_energy_uj, event, descriptor), zone.update_ns or 0)
+            for zone, event, descriptor in zip(
+                self.zones, self._events, self._descriptors, strict=True
             )
         }
+
+    def value_uj(self, index: int) -> int | None:
+        """Return one counter's count; None if it cannot be read."""
+        try:
+            return _energy_uj(self._events[index], self._descriptors[index])
+        except OSError:  # each read gives the reason
+            return None
 
 
 def _energy_uj(event: Event, descriptor: int) -> int:

@@ -11,14 +11,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import monotonic, monotonic_ns
+from time import monotonic_ns
 from typing import ClassVar
 
 from contract.system_text import not_a_number
 from instrumentation.sources.counter import ReadFailure, Reading, read_stamped, reason
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
-from instrumentation.sources.zones import HeldZones, Zone, discover, kind_of, mirrors, named_zones
+from instrumentation.sources.updates import ENOUGH, WATCH_S
+from instrumentation.sources.zones import (
+    MIRROR_WAIT_S,
+    HeldZones,
+    Zone,
+    discover,
+    kind_of,
+    named_zones,
+    watch_counters,
+)
 
 ROOT = Path("/sys/class/powercap")
 COUNTER_BYTES = 32
@@ -51,7 +59,7 @@ class PowercapSource(HeldZones):
     def open(
         cls,
         root: Path = ROOT,
-        mirror_wait_s: float = 0.25,
+        mirror_wait_s: float = MIRROR_WAIT_S,
         watch_s: float = WATCH_S,
         enough: int = ENOUGH,
     ) -> PowercapSource:
@@ -91,13 +99,8 @@ class PowercapSource(HeldZones):
         if denied:
             unread = ", ".join(zone.name for zone in denied)
             source.omitted = f"{unread}: {_cannot_open(denied, next(iter(denied.values())))}"
-        mirrored = mirrors(zones, source.value_uj, monotonic() + mirror_wait_s)
         reads = [partial(source.value_uj, index) for index in range(len(zones))]
-        intervals = longest_intervals_ns(reads, watch_s, enough)
-        source.zones = tuple(
-            replace(zone, mirror_of=mirrored.get(zone.name), update_ns=update_ns)
-            for zone, update_ns in zip(zones, intervals, strict=True)
-        )
+        source.zones = watch_counters(zones, reads, mirror_wait_s, watch_s, enough)
         return source
 
     @classmethod

@@ -12,13 +12,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from contract import system_text
 from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W
+from instrumentation.sources.updates import ENOUGH, WATCH_S, longest_intervals_ns
 
 _CONTROL_TYPES = ("intel-rapl", "intel-rapl-mmio")
 _TOP_ZONE = re.compile(r"intel-rapl(?:-mmio)?:\d+")
@@ -182,30 +182,58 @@ def _top_zones(root: Path, control_type: str) -> list[Path]:
     return []
 
 
-# Two separate 32-bit counters never agree this often in a row by chance.
+# Two separate 32-bit counters never rise alike this often in a row by chance.
 AGREEING_UPDATES = 5
+MIRROR_WAIT_S = 0.25
+_LONGER = 8  # times as long if some counters rose alike so far: platforms may update each 100 ms
+
+Read = Callable[[], int | None]
+
+
+def watch_counters(
+    zones: Sequence[Zone],
+    reads: Sequence[Read],
+    mirror_wait_s: float = MIRROR_WAIT_S,
+    watch_s: float = WATCH_S,
+    enough: int = ENOUGH,
+) -> tuple[Zone, ...]:
+    """Return the zones with `mirror_of` and `update_ns` as their counters show them.
+
+    `reads` give their counts in µJ, None if one cannot be read. Every reader of RAPL opens with it:
+    a package whose dies show one counter would be added up several times.
+    """
+    mirrored = mirrors(zones, reads, time.monotonic() + mirror_wait_s, _LONGER * mirror_wait_s)
+    intervals = longest_intervals_ns(reads, watch_s, enough)
+    return tuple(
+        replace(zone, mirror_of=mirrored.get(zone.name), update_ns=update_ns)
+        for zone, update_ns in zip(zones, intervals, strict=True)
+    )
 
 
 def mirrors(
-    zones: Sequence[Zone], value_uj: Callable[[int], int | None], until_s: float
+    zones: Sequence[Zone], reads: Sequence[Read], until_s: float, longer_s: float = 0.0
 ) -> dict[str, str]:
     """Return for each mirror the zone whose counter it shows, by name.
 
-    `value_uj` reads a counter by its index. Ends at `until_s` (time.monotonic): a pair that has not
-    moved often enough by then is taken for two counters.
+    Ends at `until_s` (time.monotonic), or up to `longer_s` later while two counters have risen
+    alike so far. A pair that has not moved often enough by then is taken for two counters.
     """
     originals: dict[str, str] = {}
-    # Values at which a pair agreed. All pairs in turn: one that stands still delays no other.
-    open_pairs: dict[tuple[int, int], set[int]] = {
-        (first, second): set()
+    # Counts of the first at which a pair agreed, and how much more the second showed. All pairs in
+    # turn: one that stands still delays no other.
+    open_pairs: dict[tuple[int, int], dict[int, int]] = {
+        (first, second): {}
         for second, zone in enumerate(zones)
         for first, other in enumerate(zones[:second])
         # Zones of one kind in different dies of one package.
         if zone.package and (zone.package, zone.kind) == (other.package, other.kind)
     }
-    while open_pairs and time.monotonic() < until_s:
+    while open_pairs:
+        late_s = time.monotonic() - until_s
+        if late_s > longer_s or (late_s > 0 and all(len(a) < 2 for a in open_pairs.values())):
+            break
         for (first, second), agreed in list(open_pairs.items()):
-            same = _agree(partial(value_uj, first), partial(value_uj, second), agreed)
+            same = _agree(reads[first], reads[second], agreed)
             if same is not None:
                 del open_pairs[first, second]
             if same:
@@ -215,17 +243,18 @@ def mirrors(
     return originals
 
 
-Read = Callable[[], int | None]
+def _agree(first: Read, second: Read, agreed: dict[int, int]) -> bool | None:
+    """Return whether both show one counter; None if that is not known yet.
 
-
-def _agree(first: Read, second: Read, agreed: set[int]) -> bool | None:
-    """Return whether both show one counter; None if that is not known yet."""
+    Counts of perf_event begin at the opening, and mirrors there differ by what was used between
+    two openings, within the µJ to which counts are rounded.
+    """
     before, between, after = first(), second(), first()
     if before is None or between is None:
         return False
     if before != after:  # an update in between: the second may show either count
         return None
-    if before != between:
+    agreed[before] = between - before
+    if max(agreed.values()) - min(agreed.values()) > 1:
         return False
-    agreed.add(before)
     return True if len(agreed) > AGREEING_UPDATES else None

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from contract.tests.refusal import refuses
+from instrumentation.sources import perf
 from instrumentation.sources.counter import ReadFailure, Reading, difference
-from instrumentation.sources.perf import PerfError, PerfSource
+from instrumentation.sources.perf import Event, PerfError, PerfSource
 from instrumentation.tests.trees import as_nobody
 
 SOFTWARE, CPU_CLOCK = 1, 0  # linux/perf_event.h: counts nanoseconds of one processor
@@ -182,3 +183,25 @@ def test_an_unreadable_count_is_a_failed_read(tmp_path: Path) -> None:
             source._descriptors = held
         assert isinstance(failed, ReadFailure)
         assert failed.error == "the counter gave no count"
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one counter", "a counter each"])
+def test_dies_of_one_counter_are_mirrors_whenever_each_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+) -> None:
+    """Linux 6.9 to 6.12 lists each core complex of AMD's package, and all read its counter."""
+    opened_at: dict[int, int] = {}
+
+    def count_uj(event: Event, _: int) -> int:
+        now = time.monotonic_ns() // 10**6
+        return (now - opened_at.setdefault(event.cpu, now)) * 1000 * (1 + event.cpu * (not shared))
+
+    monkeypatch.setattr(perf, "_open", lambda _: os.open(os.devnull, os.O_RDONLY))
+    monkeypatch.setattr(perf, "_energy_uj", count_uj)
+    root = lay_out(
+        tmp_path, {"energy-pkg": ALL["energy-pkg"]}, "0-2", {n: (0, n) for n in range(3)}
+    )
+    with PerfSource.open(root) as source:
+        first = source.names[0]
+        expected = [None, first, first] if shared else [None] * 3
+        assert [zone.mirror_of for zone in source.zones] == expected
