@@ -31,6 +31,7 @@ from instrumentation.ports import PortError, form_of
 from instrumentation.transports import QueryTransport, Transport
 
 _LOOK_S = 5.0  # for the answer of an unknown device
+_QUIET_S = 0.1  # without a byte, after which an instrument has sent all its old answers
 _MOST_BLOCKED_S = 5.0  # a recorder writes its state more often
 
 
@@ -138,7 +139,13 @@ class VisaTransport(QueryTransport):
     `framed` answers are put into envelopes. A socket is read here; an instrument that requires
     VXI-11 or HiSLIP (`INSTR`) by PyVISA-py, which needs no maker's library. An answer that does not
     end within `limit_s`, or is too long, ends the connection: the rest would be the next answer.
+
+    Answers that arrive before a question are another client's, or late ones, and are discarded. A
+    session begins with a clear and, for framed answers, with `*OPC?`, whose answer is 1 (IEEE
+    488.2); so does the next question after one without an answer in time.
     """
+
+    _TRIES, _OPC_LIMIT_S = 2, 1.0
 
     def __init__(self, address: str, *, framed: bool, limit_s: float = USUAL_LIMIT_S) -> None:
         super().__init__()
@@ -149,12 +156,55 @@ class VisaTransport(QueryTransport):
             self._instrument = _LineSocket(host, int(port[0]), limit_s)
         else:
             self._instrument = _PyvisaInstrument(address, limit_s)
+        self._is_late = framed
+        self._knows_opc, self._is_behind = True, False
+        try:
+            self._instrument.clear(_QUIET_S)
+            self._synchronise()
+        except OSError:
+            self.close()
+            raise
+
+    def _synchronise(self) -> None:
+        """Let the next answer be that of the next question. Raises OSError if that fails."""
+        if not (self._is_late and self._knows_opc):
+            return
+        for _ in range(self._TRIES):
+            lines = self._ask_opc()
+            if lines and lines[-1] == b"1":
+                if self._is_behind:
+                    raise OSError(
+                        errno.EPROTO,
+                        "its answers belong to earlier questions: end its other clients, and "
+                        "switch it off and on",
+                    )
+                self._is_late = False
+                return
+            self._is_behind = bool(lines)
+        self._knows_opc = self._is_behind = False
+
+    def _ask_opc(self) -> list[bytes]:
+        """Ask `*OPC?`; return the lines that came up to its answer, 1, or in the time for it."""
+        self._instrument.clear(0.0)
+        self._instrument.write(b"*OPC?\n")
+        lines: list[bytes] = []
+        until_ns = monotonic_ns() + round(self._OPC_LIMIT_S * 1e9)
+        with contextlib.suppress(TimeoutError):
+            while b"1" not in lines[-1:] and (left_s := (until_ns - monotonic_ns()) / 1e9) > 0:
+                lines.append(self._instrument.read(left_s).strip())
+        return lines
 
     def _put(self, message: bytes) -> None:
+        self._synchronise()
+        self._instrument.clear(0.0)
         self._instrument.write(message)
 
     def _get(self) -> bytes:
-        line = self._instrument.read()
+        try:
+            line = self._instrument.read()
+        except TimeoutError:
+            self._is_late = self._framed
+            raise
         return envelope("ok", line.rstrip(b"\r\n")) if self._framed else line
 
     def close(self) -> None:
@@ -174,12 +224,21 @@ class _LineSocket:
         self._socket.settimeout(self._limit_s)
         self._socket.sendall(message)
 
-    def read(self) -> bytes:
+    def clear(self, quiet_s: float) -> None:
+        """Discard what arrived until now, and until nothing more comes for `quiet_s`."""
+        self._next = b""
+        until_ns = monotonic_ns() + round(self._limit_s * 1e9)
+        self._socket.settimeout(quiet_s)
+        with contextlib.suppress(TimeoutError, BlockingIOError):
+            while monotonic_ns() < until_ns and self._socket.recv(MOST_BODY_BYTES):
+                pass
+
+    def read(self, limit_s: float | None = None) -> bytes:
         """Return the next line with its end.
 
         Raises TimeoutError if nothing arrived, otherwise OSError.
         """
-        until_ns = monotonic_ns() + round(self._limit_s * 1e9)
+        until_ns = monotonic_ns() + round((limit_s or self._limit_s) * 1e9)
         parts, count = [self._next], len(self._next)
         while b"\n" not in parts[-1]:
             if count > MOST_BODY_BYTES:
@@ -220,7 +279,7 @@ class _PyvisaInstrument:
         except Exception as error:  # noqa: BLE001 - pyvisa raises plain exceptions
             self._manager.close()
             raise OSError(errno.ECONNREFUSED, _one_line(error)) from None
-        self._instrument.timeout = round(1000 * limit_s)
+        self._limit_s = limit_s
         self._instrument.read_termination = "\n"
 
     def write(self, message: bytes) -> None:
@@ -229,8 +288,15 @@ class _PyvisaInstrument:
         except Exception as error:  # noqa: BLE001 - as above
             raise OSError(errno.EIO, _one_line(error)) from None
 
-    def read(self) -> bytes:
+    def clear(self, quiet_s: float) -> None:
+        """Clear the device at the begin of a session; its answers carry their question's number."""
+        if quiet_s:
+            with contextlib.suppress(Exception):  # not every link has such a message
+                self._instrument.clear()
+
+    def read(self, limit_s: float | None = None) -> bytes:
         """Return the next answer. Raises TimeoutError if none arrived, otherwise OSError."""
+        self._instrument.timeout = round(1000 * (limit_s or self._limit_s))
         try:
             return bytes(self._instrument.read_bytes(MOST_BODY_BYTES, break_on_termchar=True))
         except Exception as error:  # noqa: BLE001 - as above

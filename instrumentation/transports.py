@@ -99,8 +99,8 @@ class SerialTransport:
             self._port.close()
 
 
-# Linux, include/uapi/linux/usb/tmc.h: _IOW(91, 10, __u32), milliseconds, at least 100.
-USBTMC_SET_TIMEOUT = 0x4004_5B0A
+# Linux, include/uapi/linux/usb/tmc.h: _IOW(91, 10, __u32), milliseconds, at least 100; _IO(91, 2).
+USBTMC_SET_TIMEOUT, USBTMC_CLEAR = 0x4004_5B0A, 0x5B02
 
 
 class QueryTransport(ABC):
@@ -163,6 +163,8 @@ class UsbtmcTransport(QueryTransport):
             with contextlib.suppress(OSError):  # kernels before 4.20 keep their 5 s
                 timeout = struct.pack("I", max(100, round(limit_s * 1000)))
                 fcntl.ioctl(self._fd, USBTMC_SET_TIMEOUT, timeout)
+            with contextlib.suppress(OSError):  # answers to another client's questions
+                fcntl.ioctl(self._fd, USBTMC_CLEAR)
         except OSError:
             os.close(self._fd)
             raise

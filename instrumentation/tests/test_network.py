@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import json
 import re
 import socket
@@ -10,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -32,8 +35,9 @@ from instrumentation import recorder
 from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
 from instrumentation.meters import registry
+from instrumentation.meters.answers import Answer, Answers
 from instrumentation.meters.base import Meter
-from instrumentation.network import recognise_plug
+from instrumentation.network import VisaTransport, recognise_plug
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
 from instrumentation.tests.meter_helpers import an_entry, kinds, read_status
@@ -565,6 +569,62 @@ def test_scpi_commands_are_sent_at_both_ends(tmp_path: Path) -> None:
         while meter.running:  # the command is on its way
             pass
     assert not meter.running
+
+
+@contextlib.contextmanager
+def an_instrument(answers: Callable[[bytes], bytes]) -> Iterator[VisaTransport]:
+    """Connect to an instrument that answers each line."""
+    server = TcpServer(answers, HOST, 0)
+    try:
+        with contextlib.closing(VisaTransport(server.address, framed=True, limit_s=0.2)) as wire:
+            yield wire
+    finally:
+        server.close()
+
+
+def asked(wire: VisaTransport) -> list[str]:
+    wire.write(b":MEAS?\n")
+    return [a.body.decode() for a in Answers().add(wire.read(0)[1], 0) if isinstance(a, Answer)]
+
+
+@pytest.mark.parametrize("knows_opc", [True, False])
+def test_answers_to_another_client_are_discarded(*, knows_opc: bool) -> None:
+    count = itertools.count(60)
+    stale = [b"1.0\n2.0\n"]
+
+    def answer(line: bytes) -> bytes:
+        answered = b"1\n" if knows_opc and line == b"*OPC?\n" else b"%d\n" % next(count)
+        return (stale.pop() if stale else b"") + answered
+
+    with an_instrument(answer) as wire:
+        (first,), (second,) = asked(wire), asked(wire)
+    assert int(first) >= 60
+    assert int(second) == int(first) + 1 == next(count) - 1
+
+
+def test_a_late_answer_is_not_that_of_the_next_question() -> None:
+    count = itertools.count(60)
+
+    def answer(line: bytes) -> bytes:
+        if line == b"*OPC?\n":
+            return b"1\n"
+        power_w = next(count)
+        time.sleep(0.3 if power_w == 60 else 0)
+        return b"%d\n" % power_w
+
+    with an_instrument(answer) as wire:
+        assert [asked(wire), asked(wire), asked(wire)] == [[], ["61"], ["62"]]
+
+
+def test_an_instrument_whose_answers_are_one_question_late_is_refused() -> None:
+    answers = collections.deque([b"60.0\n"])
+
+    def answer(line: bytes) -> bytes:
+        answers.append(b"1\n" if line == b"*OPC?\n" else b"61.0\n")
+        return answers.popleft()
+
+    with pytest.raises(OSError, match="belong to earlier questions"), an_instrument(answer):
+        pass
 
 
 def test_a_yokogawa_is_recorded_over_a_socket(tmp_path: Path) -> None:

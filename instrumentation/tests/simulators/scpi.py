@@ -35,6 +35,8 @@ class ScpiSimulator(NetworkSimulator):
             self.running = command.endswith(" ON")
         if command == "*IDN?":
             return "ok", b"ACME,PM1,0,1.0"
+        if command == "*OPC?":
+            return "ok", b"1"
         if command != ":MEAS?" or not self.running:
             return None
         watts = 9.9e37 if self.over else self.power_w[0]
