@@ -582,7 +582,7 @@ def an_instrument(answers: Callable[[bytes], bytes]) -> Iterator[VisaTransport]:
         server.close()
 
 
-def asked(wire: VisaTransport) -> list[str]:
+def ask(wire: VisaTransport) -> list[str]:
     wire.write(b":MEAS?\n")
     return [a.body.decode() for a in Answers().add(wire.read(0)[1], 0) if isinstance(a, Answer)]
 
@@ -597,7 +597,7 @@ def test_answers_to_another_client_are_discarded(*, knows_opc: bool) -> None:
         return (stale.pop() if stale else b"") + answered
 
     with an_instrument(answer) as wire:
-        (first,), (second,) = asked(wire), asked(wire)
+        (first,), (second,) = ask(wire), ask(wire)
     assert int(first) >= 60
     assert int(second) == int(first) + 1 == next(count) - 1
 
@@ -613,7 +613,7 @@ def test_a_late_answer_is_not_that_of_the_next_question() -> None:
         return b"%d\n" % power_w
 
     with an_instrument(answer) as wire:
-        assert [asked(wire), asked(wire), asked(wire)] == [[], ["61"], ["62"]]
+        assert [ask(wire), ask(wire), ask(wire)] == [[], ["61"], ["62"]]
 
 
 def test_an_instrument_whose_answers_are_one_question_late_is_refused() -> None:

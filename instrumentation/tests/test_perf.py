@@ -193,8 +193,8 @@ def test_dies_of_one_counter_are_mirrors_whenever_each_was_opened(
     opened_at: dict[int, int] = {}
 
     def count_uj(event: Event, _: int) -> int:
-        now = time.monotonic_ns() // 10**6
-        return (now - opened_at.setdefault(event.cpu, now)) * 1000 * (1 + event.cpu * (not shared))
+        t_ms = time.monotonic_ns() // 10**6
+        return (t_ms - opened_at.setdefault(event.cpu, t_ms)) * 1000 * (1 + event.cpu * (not shared))
 
     monkeypatch.setattr(perf, "_open", lambda _: os.open(os.devnull, os.O_RDONLY))
     monkeypatch.setattr(perf, "_energy_uj", count_uj)
