@@ -37,7 +37,8 @@ def main_component(
     """Return the component to compare: the requested one, or the one that covers most.
 
     A component with an objection has no joules; one that only did not move yet is used if there is
-    no other. Raises ControllerError for an unknown or refused component, and if none is usable.
+    no other. Raises ControllerError for an unknown or refused component, if none is usable, and if
+    several of equal coverage may each be a part.
     """
     refused = {name for name, o in objections.items() if o.code != standing.DID_NOT_MOVE}
     sentences = standing.sentences(o for o in objections.values() if o.label)
@@ -49,10 +50,26 @@ def main_component(
         return requested
     covers = {name: category(name, components) for name in components if name not in refused}
     if ranks := {n: (n in objections, c.rank) for n, c in covers.items() if c and c.rank}:
-        return min(ranks, key=lambda name: ranks[name])
+        best = min(ranks, key=lambda name: ranks[name])
+        equals = [name for name in ranks if _may_be_parts(name, best, components)]
+        equals = [name for name in equals if covers[name] == covers[best]]
+        if len(equals) > 1:
+            raise ControllerError("components-equal", components=", ".join(equals))
+        return best
     if others := [name for name in covers if name not in objections]:
         raise ControllerError("components-unknown", reasons=reasons, others=", ".join(others))
     raise ControllerError("no-component", reasons=reasons)
+
+
+def _may_be_parts(name: str, best: str, components: Mapping[str, Component]) -> bool:
+    """Return whether two components of one category may each be a part of it.
+
+    Two meters may each be at one of two supplies, and so may two quantities of one source. Those of
+    two sources read the same part of the machine, and so do a battery's power and its gauge.
+    """
+    source, best_source = components[name].source, components[best].source
+    meters = source.startswith("meter ") and best_source.startswith("meter ")
+    return name == best or meters or (source == best_source != "battery")
 
 
 def coverage_notes(

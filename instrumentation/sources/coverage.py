@@ -49,7 +49,7 @@ class Quantity:
 class Total:
     """Quantities of chips of one driver that may be added up; each of `parts` must have one.
 
-    `parts` match whole names, chip and label.
+    `parts` match whole names, chip and label. With an empty `chip` they may be of any source.
     """
 
     chip: re.Pattern[str]
@@ -99,7 +99,8 @@ class Table:
             members = [name for part in by_part for name in part]
             if all(by_part) and len(members) > 1:
                 chip = _plain(members[0]).rpartition("/")[0]
-                summands[f"{chip}/{total.name}"] = members
+                name = f"{chip}/{total.name}" if total.chip.pattern else total.name
+                summands[name] = members
         return summands
 
 
@@ -129,8 +130,11 @@ def table() -> Table:
     )
     totals = tuple(
         Total(
-            pattern(e["chip"]),
-            tuple(pattern(f"(?:{e['chip']})/(?:{part})") for part in e["parts"]),
+            pattern(e.get("chip", "")),
+            tuple(
+                pattern(f"(?:{e['chip']})/(?:{part})" if "chip" in e else part)
+                for part in e["parts"]
+            ),
             e["name"],
             categories[e["covers"]],
         )

@@ -143,20 +143,31 @@ def discover(root: Path) -> tuple[Zone, ...]:
 
 def named_zones(root: Path) -> Iterator[tuple[str, Path, str | None]]:
     """Yield name, folder and parent of every zone of a tree, also of those without a counter."""
-    tops = {t: {top: _name(top) for top in _top_zones(root, t)} for t in _CONTROL_TYPES}
+    tops = {t: _distinct_names(_top_zones(root, t)) for t in _CONTROL_TYPES}
     packages = {name for names in tops.values() for name in names.values()}
     several = sum(name.startswith("package") for name in packages) > 1
     for control_type in _CONTROL_TYPES:
         for top, top_name in tops[control_type].items():
             yield top_name, top, None
             is_plain = not several and top_name.startswith("package")
-            for child in _numbered(top, f"{control_type}:*:*"):
-                name = _name(child)
+            for child, name in _distinct_names(_numbered(top, f"{control_type}:*:*")).items():
                 yield (name if is_plain else f"{top_name}/{name}"), child, top_name
 
 
-def _name(zone: Path) -> str:
-    return system_text.read_line(zone / "name")
+def _distinct_names(zones: Sequence[Path]) -> dict[Path, str]:
+    """Return the name of each of these zones, which are siblings.
+
+    Equal names are numbered, those of packages as dies: each zone is a counter, not a copy.
+    """
+    names = {zone: system_text.read_line(zone / "name") for zone in zones}
+    for name in dict.fromkeys(names.values()):
+        like = [zone for zone in zones if names[zone] == name]
+        for number, zone in enumerate(like if len(like) > 1 else ()):
+            if _PACKAGE.fullmatch(name):
+                names[zone] = f"{name}-die-{number}"
+            elif number:
+                names[zone] = f"{name}-{number}"
+    return names
 
 
 def _number(file: Path) -> int | None:

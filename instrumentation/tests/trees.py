@@ -149,6 +149,25 @@ TREES: dict[str, Tree] = {
         ("package-0", "package-1"),
     ),
     "multi-die": Tree(_DIES, _DIE_NAMES, _DIE_NAMES),
+    "two packages of one name": Tree(
+        zones("package-0", "dram") | zones("package-0", "dram", at=1), _DIE_NAMES, _DIE_NAMES
+    ),
+    "one counter as two packages of one name": Tree(
+        zones("package-0") | zones("package-0", at=1),
+        _DIE_NAMES[::2],
+        _DIE_NAMES[:1],
+        same={f"{P}:1": f"{P}:0"},
+    ),
+    "two memories of one name": Tree(
+        zones("package-0", "dram", "dram"),
+        ("package-0", "dram", "dram-1"),
+        ("package-0", "dram", "dram-1"),
+    ),
+    "two psys of one name": Tree(
+        {f"{P}:0": "package-0", f"{P}:1": "psys", f"{P}:2": "psys"},
+        ("package-0", "psys", "psys-1"),
+        ("package-0",),
+    ),
     "a package beside its dies": Tree(
         {**_DIES, f"{M}:0": "package-0"},
         (*_DIE_NAMES, "package-0"),

@@ -174,6 +174,28 @@ def test_the_component_with_most_coverage_is_compared(
     assert main_component(components, names[0]) == names[0]
 
 
+@pytest.mark.parametrize(
+    ("sources", "component"),
+    [
+        ({"system": "meter a", "b/system": "meter b"}, None),  # one at each of two supplies
+        ({"system": "meter a", "b/system": "meter b", "cpu": "RAPL"}, None),
+        ({"system": "meter a", "psu1": "meter b"}, "system"),
+        ({"system": "meter a", "battery": "battery"}, "system"),
+        ({"battery": "battery", "battery/gauge": "battery"}, "battery"),
+    ],
+)
+def test_of_equal_components_that_may_be_parts_none_is_compared(
+    sources: Mapping[str, str], component: str | None
+) -> None:
+    components = {name: Component(source, name, "measured") for name, source in sources.items()}
+    if component is None:
+        with refuses("components-equal", components="system, b/system"):
+            main_component(components, None)
+        assert main_component(components, "b/system") == "b/system"
+    else:
+        assert main_component(components, None) == component
+
+
 def test_a_plugin_source_is_compared_without_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +210,9 @@ def test_a_plugin_source_is_compared_without_another(
     }
     extensions.installed.cache_clear()
     assert main_component(components, None) == "screen"
+    keyboard = {"keyboard": Component("mine", "keyboard", "measured")}
+    with refuses("components-equal", components="screen, keyboard"):
+        main_component(components | keyboard, None)
     components["cpu"] = Component("RAPL", "cpu", "measured")
     assert main_component(components, None) == "cpu"
     monkeypatch.undo()

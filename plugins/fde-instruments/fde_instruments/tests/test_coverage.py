@@ -31,6 +31,13 @@ CORES = [f"amd_energy/Ecore{n:03d}" for n in range(4)]
         ("ina3221/VDD_CPU_GPU_CV", [], "part"),
         ("apm_xgene/CPU power", [], "part"),
         ("apm_xgene/soc", [], "processor"),
+        ("gpu-0", ["gpu-0"], "accelerator"),
+        ("gpu-0", ["gpu-0", "gpu-1"], None),
+        ("gpu-0", ["gpu-0", "amdgpu/PPT"], None),
+        ("xe/card", ["xe/card", "xe/pkg"], "accelerator"),
+        ("xe/pkg", ["xe/card", "xe/pkg"], "accelerator-package"),
+        ("xe/pkg", ["xe/pkg", "hwmon7-xe/pkg"], None),
+        ("cards", ["gpu-0", "gpu-1", "cards"], "accelerator"),
         ("ina226/power1", [], None),
         ("nct6775/power1", [], None),
     ],
@@ -54,6 +61,23 @@ def test_only_declared_parts_are_added_up() -> None:
     cores = [altra[0], f"hwmon3-{altra[0]}"]
     assert TABLE.sums(cores) == {}  # cores alone are no processor
     assert TABLE.sums(["power_meter/power1", "hwmon1-power_meter/power1"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "cards"),
+    [
+        (["gpu-0", "gpu-1", "gpu-2", "gpu-3"], {"gpu-0", "gpu-1", "gpu-2", "gpu-3"}),
+        (["amdgpu/PPT", "hwmon3-amdgpu/PPT"], {"amdgpu/PPT", "hwmon3-amdgpu/PPT"}),
+        (["amdgpu/PPT", "gpu-0", "cpu"], {"amdgpu/PPT", "gpu-0"}),
+        (["xe/card", "xe/pkg", "hwmon8-xe/card"], {"xe/card", "hwmon8-xe/card"}),
+        (["xe/card", "xe/pkg"], set()),
+        (["gpu-0"], set()),
+    ],
+)
+def test_several_cards_are_added_up_whatever_their_driver(
+    names: list[str], cards: set[str]
+) -> None:
+    assert set(TABLE.sums(names).get("cards", ())) == cards
 
 
 def test_categories_include_known_ones() -> None:
