@@ -1,11 +1,14 @@
-"""Suites that lack runs."""
+"""Suites that lack runs, and suites in which one configuration makes its own tries void."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from analysis.stats.comparison import compare_logs
 from analysis.stats.summary import compare_in_blocks
-from validation.bench import Figure, within
+from validation.bench import Figure, at_least, within
 from validation.inference.simulated import FEW, SEED, SUITES, Scene, chance, share, simulate
 from validation.synthetic.tables import suite_of
 
@@ -24,7 +27,39 @@ def measure(quick: bool = False) -> list[Figure]:
     ):
         scene = Scene(blocks=blocks, ratio=RATIO, **changes)
         figures += _voids(scene, suites // 5)
-    return figures
+    return figures + [
+        _first_tries(mean, shape, blocks, max(suites // 10, 40))
+        for mean, shape in ((0.05, 1.0), (0.06, 4.0), (0.05, 0.3))
+        for blocks in (4, 6, 10, 20)
+    ]
+
+
+STOLEN, LIMIT, TRIES, WORKLOADS = 0.02, 0.1, 3, 5
+
+
+def _first_tries(mean: float, shape: float, blocks: int, suites: int) -> Figure:
+    """Return how often the interval of accepted and first tries has the true ratio.
+
+    A try is void if the host takes more than `LIMIT` of it, and joules rise with the share taken.
+    It is a gamma variable, with `mean` on the one configuration and `STOLEN` on the other.
+    """
+    generator = np.random.default_rng(SEED + 50)
+    held = []
+    for _ in range(suites):
+        scale = np.array([STOLEN, mean])[:, None, None] / shape
+        size = TRIES, 2, WORKLOADS, blocks
+        taken = generator.gamma(shape, np.broadcast_to(scale, size))
+        logs = taken + generator.normal(0, 0.004, size) + generator.normal(0, 0.01, blocks)
+        accepted = np.argmax(taken <= LIMIT, axis=0)  # the first try, if all are void
+        accepted_logs = np.take_along_axis(logs, accepted[None], axis=0)[0]
+        first, ratio = (
+            compare_logs(np.mean(each[1] - each[0], axis=0), 0.02)
+            for each in (logs[0], accepted_logs)
+        )
+        interval = replace(ratio, first_tries=first).interval(0.01)
+        held.append(interval.contains(float(np.exp(mean - STOLEN))))
+    title = f"true ratio within, own tries void: {100 * mean:g} % taken, gamma {shape:g}"
+    return at_least(f"{title}, {blocks} blocks", share(np.array(held)), "%", 90)
 
 
 def _voids(scene: Scene, suites: int) -> list[Figure]:
