@@ -29,6 +29,7 @@ from instrumentation.sources import counter as rapl
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S, counter_uncertainty_j
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.standing import (
+    ABOVE_TOTAL,
     BELOW_PART,
     STANDING,
     STANDS_STILL,
@@ -235,22 +236,22 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     """Leave out joules of totals that are below those of their parts over all runs.
 
     A meter of the system below processor and memory, or below the drive, measures a part of the
-    machine, such as one of two supplies; RAPL's platform zone includes its packages.
+    machine, such as one of two supplies, or the parts are wrong: the source of the parts has no
+    joules either. RAPL's platform zone includes its packages, and only the zone has none.
     """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
     components = list(dict.fromkeys(rapl["component"]))
     packages = ["package" if "package" in components else "package-0"]
-    parts = [
-        rapl.filter(pl.col("component").is_in([*packages, "dram"])),
-        totals.filter(~pl.col("source").is_in(COUNTERS), component="drive"),
-    ]
-    meters = totals.filter(~pl.col("source").is_in(COUNTERS))["source"].unique()
+    parts = [rapl.filter(pl.col("component").is_in([*packages, "dram"]))]
+    metered = totals.filter(~pl.col("source").is_in(COUNTERS))
+    parts += metered.filter(component="drive").partition_by("source")
+    meters = metered["source"].unique()
     pairs = [(meter, SYSTEM, part) for meter in meters for part in parts]
     platforms = [zone for zone in components if kind_of(zone) == "psys"]
     if len(platforms) == 1:
         pairs.append((RAPL, platforms[0], rapl.filter(pl.col("component").is_in(packages))))
-    small = pl.lit(False)
+    small, contradicting = pl.lit(False), pl.lit(False)
     for source, component, part in pairs:
         part_joules = part.group_by("run_id").agg(pl.col("energy_j").sum())
         total = totals.filter(source=source, component=component)
@@ -263,11 +264,17 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
         if shortfall(sides[0], sides[1], update_s) is not None:
             names = [component, f"{PYRAPL}-{component}"]
             small |= pl.col("source").is_in([source, PYRAPL]) & pl.col("component").is_in(names)
-    flagged = pl.concat_str(pl.col("flags"), pl.lit(BELOW_PART), separator=" ").str.strip_chars()
+            part_source = part["source"][0]
+            if part_source != source:
+                sources = COUNTERS if part_source == RAPL else [part_source]
+                contradicting |= pl.col("source").is_in(sources)
+    invalid = small | contradicting
+    flag = pl.when(small).then(pl.lit(BELOW_PART)).otherwise(pl.lit(ABOVE_TOTAL))
+    flagged = pl.concat_str(pl.col("flags"), flag, separator=" ").str.strip_chars()
     return frame.with_columns(
-        *(pl.when(~small).then(pl.col(name)).alias(name) for name in _FIGURES),
-        pl.when(small).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),
-        pl.when(small).then(flagged).otherwise(pl.col("flags")).alias("flags"),
+        *(pl.when(~invalid).then(pl.col(name)).alias(name) for name in _FIGURES),
+        pl.when(invalid).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),
+        pl.when(invalid).then(flagged).otherwise(pl.col("flags")).alias("flags"),
     )
 
 

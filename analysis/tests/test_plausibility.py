@@ -30,7 +30,7 @@ from analysis.suite.records import Counter, Phase, Run, Suite
 from analysis.suite.samples import of_table
 from analysis.tests.known import frame_of, metered_of, summarise, windows_of
 from instrumentation.sources.counter import LONE_FLAG
-from instrumentation.sources.standing import BELOW_PART, STANDS_STILL
+from instrumentation.sources.standing import ABOVE_TOTAL, BELOW_PART, STANDS_STILL
 
 S = 1_000_000_000
 
@@ -393,16 +393,19 @@ def test_samples_show_a_zone_that_stops_within_a_phase(derived: Results) -> None
     assert still_zones(suite.runs, zones, samples) == {(run_id, "dram") for run_id in near}
 
 
-def test_a_meter_below_the_processor_has_no_joules(derived: Results) -> None:
+def test_a_meter_and_the_processor_above_it_have_no_joules(derived: Results) -> None:
     (meter,) = derived.suite.meters
     table = pl.concat(meter.samples.tables(meter.samples.columns))
     # One of two supplies, and a load on the other.
     table = table.with_columns(pl.col("power_w_system") * 0.25)
     suite = replace(derived.suite, meters=(replace(meter, samples=of_table(table)),))
     energy = energy_table(suite, derived.clock)
-    assert list(standing_components(energy).iter_rows()) == [("meter0", "system")]
+    rapl = energy.filter(source="rapl")
+    assert rapl["flags"].str.contains(ABOVE_TOTAL).all() and rapl.height
     flags = energy.filter(component="system")["flags"]
     assert flags.str.contains(BELOW_PART).all()
+    standing = set(standing_components(energy).iter_rows())
+    assert standing == {("meter0", "system"), *((("rapl", c)) for c in rapl["component"])}
 
 
 @pytest.mark.parametrize(("share", "below"), [(0.5, True), (1.5, False)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from contract.problem import Fact
@@ -19,10 +19,20 @@ from instrumentation.sources.coverage import Category
 STANDS_STILL = "stands-still"
 DID_NOT_MOVE = "did-not-move"
 ONE_VALUE = "one-value"
-BELOW_PART = "below-its-part"
+BELOW_PART, ABOVE_TOTAL = "below-its-part", "above-its-total"
 CONTRADICTED = "contradicts-its-gauge"
 TOO_LITTLE = "too-little"
-STANDING = frozenset({STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, BELOW_PART, CONTRADICTED, TOO_LITTLE})
+STANDING = frozenset(
+    {
+        STANDS_STILL,
+        DID_NOT_MOVE,
+        ONE_VALUE,
+        BELOW_PART,
+        ABOVE_TOTAL,
+        CONTRADICTED,
+        TOO_LITTLE,
+    }
+)
 
 # A source that stood still in a larger share of the stretches has no joules in the others either,
 # for it may have stopped within them.
@@ -226,7 +236,8 @@ def below_parts(
 ) -> dict[str, Objection]:
     """Return objections to quantities that are less than their parts, or than any machine takes.
 
-    `named` has label and source of each, `covers` what it covers if that is known.
+    `named` has label and source of each, `covers` what it covers if that is known. If total and
+    part are of two sources, either may be wrong, so that the part's source has no joules either.
     """
     objections: dict[str, Objection] = {}
     for name, category in covers.items():
@@ -238,8 +249,18 @@ def below_parts(
         if source in ("RAPL", "nvml"):
             update_s = update_interval_s(stretches[name])
         for part in (n for n, within in covers.items() if within.name in category.holds):
-            of_part = named[part][0], stretches[part]
-            objection = objection or object_to_total(label, stretches[name], *of_part, update_s)
+            if objection is not None:
+                break
+            part_label, part_source = named[part]
+            of_part = part_label, stretches[part]
+            objection = object_to_total(label, stretches[name], *of_part, update_s)
+            if objection is not None and part_source != source:
+                unknown = f"{objection.observation}, and which of the two is wrong is unknown"
+                objection = replace(objection, observation=unknown)
+                others = (n for n in stretches if named[n][1] == part_source)
+                objections |= {
+                    n: replace(objection, code=ABOVE_TOTAL, label=named[n][0]) for n in others
+                }
         if objection is not None:
             objections[name] = objection
     return objections
@@ -260,7 +281,7 @@ def object_to_total(
     return Objection(
         BELOW_PART,
         label,
-        f"{total_j:.3g} J were counted, and {part_j:.3g} J by {part_label}, which is a part of it",
+        f"{label} counted {total_j:.3g} J, less than the {part_j:.3g} J of its part {part_label}",
         facts={"energy_j": total_j, "part": part_label, "part_j": part_j},
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from instrumentation.sources import standing
+from instrumentation.sources import coverage, standing
 from instrumentation.sources.standing import (
+    ABOVE_TOTAL,
     BELOW_PART,
     DID_NOT_MOVE,
     ONE_VALUE,
     STANDS_STILL,
     TOO_LITTLE,
     Stretch,
+    below_parts,
     longest_frozen_row,
     object_to_counter,
     object_to_little,
@@ -100,6 +102,42 @@ def test_a_machine_with_too_little_power_is_refused(
 ) -> None:
     objection = object_to_little("it", source, [Stretch(1.0, energy_j and energy_j / 2)] * 2)
     assert (objection.code if objection else None) == (TOO_LITTLE if refused else None)
+
+
+@pytest.mark.parametrize(
+    ("watts", "codes"),
+    [
+        # A sound controller, and packages in a wrong unit: which is wrong does not show.
+        (
+            {"system": 102.0, "cpu": 130.0, "cpu+memory": 140.0, "package-0": 65.0},
+            {
+                "system": BELOW_PART,
+                **dict.fromkeys(("cpu", "cpu+memory", "package-0"), ABOVE_TOTAL),
+            },
+        ),
+        # Only processor and memory together are more than the machine.
+        (
+            {"system": 102.0, "cpu": 90.0, "cpu+memory": 115.0},
+            {"system": BELOW_PART, "cpu": ABOVE_TOTAL, "cpu+memory": ABOVE_TOTAL},
+        ),
+        ({"system": 102.0, "nvme0": 120.0}, {"system": BELOW_PART, "nvme0": ABOVE_TOTAL}),
+        # One source: a psys that its maker wired otherwise.
+        ({"psys": 4.0, "cpu": 20.0}, {"psys": BELOW_PART}),
+        # A total that is impossible contradicts nothing.
+        ({"system": 0.1, "cpu": 20.0}, {"system": TOO_LITTLE}),
+        ({"system": 102.0, "cpu": 80.0, "cpu+memory": 90.0}, {}),
+    ],
+)
+def test_of_two_sources_that_contradict_each_other_none_has_joules(
+    watts: dict[str, float], codes: dict[str, str]
+) -> None:
+    sources = {"system": "meter bmc", "nvme0": "nvme"}
+    named = {name: (name, sources.get(name, "RAPL")) for name in watts}
+    table = coverage.table()
+    covers = {n: c for n in watts if (c := table.category(n, watts, named[n][1])) is not None}
+    stretches = {name: [Stretch(1.0, power_w)] * 10 for name, power_w in watts.items()}
+    objections = below_parts(named, covers, stretches)
+    assert {name: objection.code for name, objection in objections.items()} == codes
 
 
 def test_a_late_total_is_not_below_its_part() -> None:
