@@ -1,7 +1,7 @@
 """Switch a target's power by a program: `on` and `off` switch, `status` prints the state.
 
-The state is read back after each switching: a program that succeeds shows that the switch was
-asked, not that the outlet followed.
+The state decides, not the program: one that succeeds may not have switched, one that fails may
+have. What cannot be read back is reported with the state that the target may be in.
 """
 
 from __future__ import annotations
@@ -24,31 +24,36 @@ _PART_BYTES = 1 << 16
 
 
 class PowerError(ProblemError):
-    """A switch that did not follow a command, or whose state is unknown."""
+    """A switching that failed or is not confirmed; its text names the power's state."""
 
 
 def turn(argv: Sequence[str], *, on: bool) -> None:
-    """Switch the power and wait until the switch reports that state.
-
-    A program that fails may have switched before, so the state decides. Raises PowerError, OSError.
-    """
+    """Switch the power and wait until the switch reports that state. Raises PowerError."""
     action = "on" if on else "off"
+    reason = ""
     try:
         _run(argv, action)
-    except PowerError:
-        with suppress(PowerError):
-            if read_state(argv) == action:
-                return
-        raise
+    except PowerError as error:
+        reason = str(error).rstrip(".")
     until_s = time.monotonic() + AGREE_S
-    while (state := read_state(argv)) != action:
+    while True:
+        try:
+            state, unread = read_state(argv), ""
+        except PowerError as error:
+            state, unread = "", str(error).rstrip(".")
+        if state == action:
+            return
         if time.monotonic() > until_s:
-            raise PowerError("switch-disagrees", asked=action, state=state, limit_s=AGREE_S)
-        time.sleep(PAUSE_S)
+            break
+        time.sleep(PAUSE_S)  # the network of a plug may be away for a while
+    if state:
+        reason = reason or f"nothing changed in {AGREE_S:g} s"
+        raise PowerError("switch-disagrees", asked=action, reason=reason, state=state)
+    raise PowerError("switch-unconfirmed", asked=action, reason=reason or unread)
 
 
 def read_state(argv: Sequence[str]) -> str:
-    """Return `on` or `off`, as the program reports it. Raises PowerError, OSError."""
+    """Return `on` or `off`, as the program reports it. Raises PowerError."""
     state = _run(argv, "status").strip().lower()
     if state not in (b"on", b"off"):
         raise PowerError("switch-status", program=argv[0])  # its output may contain a secret
@@ -57,33 +62,37 @@ def read_state(argv: Sequence[str]) -> str:
 
 def _run(argv: Sequence[str], action: str) -> bytes:
     """Run a program to its end; return the first bytes that it prints as `status`."""
-    with subprocess.Popen(
-        [*argv, action],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if action == "status" else subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as program:
-        expired = threading.Event()
+    try:
+        program = subprocess.Popen(
+            [*argv, action],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if action == "status" else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise PowerError("switch-unstarted", program=argv[0], reason=error.strerror) from None
+    expired = threading.Event()
 
-        def end() -> None:
-            expired.set()
-            with suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
+    def end() -> None:
+        expired.set()
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
 
-        timer = threading.Timer(PROGRAM_S, end)
-        timer.start()
-        try:
+    timer = threading.Timer(PROGRAM_S, end)
+    timer.start()
+    try:
+        with program:
             output = b""
             if program.stdout is not None:
                 output = program.stdout.read(_MOST_BYTES)
                 while program.stdout.read(_PART_BYTES):  # closed early, it would end the program
                     pass
             status = program.wait()
-        finally:
-            timer.cancel()
+    finally:
+        timer.cancel()
     if expired.is_set():
-        raise PowerError("switch-silent", limit_s=PROGRAM_S)
+        raise PowerError("switch-silent", program=argv[0], limit_s=PROGRAM_S)
     if status:
         raise PowerError("switch-program", program=argv[0], status=status)
     return output

@@ -106,8 +106,8 @@ class IncidentLog:
     The agent's starts after the first are `reboots` in a new boot of the target, `restarts` in
     the same boot, or `resumed` after the suite had been closed. `interrupted` tries were cut
     short, `repeated` runs were made again. `ended` if the last line closes the suite. `killed`
-    sessions of the controller did not end in order; it switched the target off and on
-    `power_cycles` times.
+    sessions of the controller did not end in order; it tried
+    `power_cycles` times to switch the target off and on.
     """
 
     reboots: int = 0

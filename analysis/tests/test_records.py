@@ -198,7 +198,7 @@ def test_a_power_cycle_is_an_interruption(tmp_path: Path) -> None:
     (tmp_path / "power.jsonl").write_text(json.dumps(line) + "\n")
     log = incident_log(replace(suite(STARTED, ("suite-finished", "", "")), folder=tmp_path))
     assert log.power_cycles == 1
-    assert "1 power cycle of the target that hung" in provenance.sentence(log)
+    assert "1 attempt to switch the hung target off and on" in provenance.sentence(log)
 
 
 def test_no_outage_of_the_link_counts_while_no_agent_works() -> None:

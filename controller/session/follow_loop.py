@@ -68,6 +68,8 @@ class FollowLoop:
             if entry is not None:
                 self._heard_s = time.monotonic()
             if self.hangs:
+                if entry is not None:
+                    self.hangs.boot = entry.boot_id
                 is_running = entries and entries[-1].state in BEGUN
                 working_s = time.monotonic() - self._heard_s if is_running else 0.0
                 self.hangs.observe(self._link.lost_s, working_s)

@@ -1,12 +1,14 @@
 """Report a target that is silent; switch one that hangs off and on, if its inventory allows it.
 
-A mark in the user's state folder records that the target is off. It is written before the target is
-switched off and removed once it is read back as on, by this session or a later one of any suite.
+A mark in the user's state folder records that the target may be off. It is written before the
+target is switched off and removed once it answers, to this session or a later one of any suite. A
+target that answers from the same boot had power throughout: another outlet was switched.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
@@ -17,28 +19,43 @@ from contract.errors import ControllerError
 from contract.files import append_line, write
 from contract.journal import boot_id
 from contract.plan import Plan, PowerSwitch
-from contract.problem import ProblemError
 from controller.session.progress_text import minutes
 from controller.session.status import Board
-from controller.targets.power_return import RETRY_S, give_back, hold_mark, off_mark
+from controller.targets.power_return import (
+    NO_ANSWER,
+    RETRY_S,
+    await_answer,
+    hold_mark,
+    off_mark,
+    switch_on,
+)
 from instrumentation import power_switch
 from instrumentation.clock import monotonic_ns
+from instrumentation.power_switch import PowerError
 
 FILE = "power.jsonl"
 # The agent's own watchdog ends a step that hangs within its run's limit and this time.
 STEP_S = 900.0
-# Attempts to give power back once the session is to end; the next session continues.
-LAST_TRIES = 3
+SAME_BOOT = (
+    "the target was not switched off: it answers from the same boot as before. "
+    "Check that fde_power switches its outlet"
+)
 
 
 @dataclass
 class HangWatch:
-    """Switches a target off and on once per hang, as its inventory allows."""
+    """Switches a target off and on once per hang, as its inventory allows.
+
+    `ask_boot` returns the id of the boot from which the target answers, empty without an answer;
+    `boot` is the last one that is known.
+    """
 
     plan: Plan
     switch: PowerSwitch | None
     suite_dir: Path
     board: Board
+    ask_boot: Callable[[], str]
+    boot: str
     _tried: bool = False  # in this hang
     _thread: threading.Thread | None = None
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -69,35 +86,46 @@ class HangWatch:
         except (OSError, ControllerError) as error:
             self.board.warn(f"{hangs}; its power is left on: {error}")
             return
-        self.board.announce("power-cycled", f"{hangs}: it is switched off and on")
+        self.board.announce("power-cycled", f"{hangs}: switching it off and on")
         self._thread = threading.Thread(target=self._switch_off_and_on, args=(self.switch, mark))
         self._thread.start()
 
     def close(self) -> None:
-        """End after `LAST_TRIES` more attempts to give the target its power back."""
+        """End after one more attempt to switch the target on; the next session continues."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
 
     def _switch_off_and_on(self, switch: PowerSwitch, mark: IO[bytes]) -> None:
-        attempts = 0
+        old_boot = self.boot
 
         def is_over(failure: str) -> bool:
-            nonlocal attempts
-            self.board.alarm("target-off", f"the target is OFF: {failure}; tried again")
-            self.board.warn(f"the target is OFF: {failure}")
-            attempts += self._ending.is_set()
+            self.board.alarm("target-off", failure)
+            self.board.warn(failure)
             self._ending.wait(RETRY_S)
-            return attempts >= LAST_TRIES
+            return self._ending.is_set()
 
         with mark:
             try:
                 power_switch.turn(switch.argv, on=False)
-            except (ProblemError, OSError) as error:
-                failure = f"the target could not be switched off: {error}"
-                self.board.announce("power-cycled", failure)
+            except PowerError as error:
+                self.board.announce("power-cycled", str(error))
+            self._ending.wait(switch.off_s)
+            if not switch_on(switch, is_over):
+                return
+            new_boot = ""
+
+            def reached() -> bool:
+                nonlocal new_boot
+                new_boot = self.ask_boot()
+                return new_boot != ""
+
+            while not await_answer(reached, self._ending.is_set):
+                if is_over(f"the target may be OFF: {NO_ANSWER}"):
+                    return
+            off_mark(self.plan.host).unlink(missing_ok=True)
+            self.board.alarm("target-off", "")
+            if new_boot == old_boot:
+                self.board.announce("power-cycled", SAME_BOOT)
             else:
-                self._ending.wait(switch.off_s)
-            if give_back(switch, off_mark(self.plan.host), is_over):
-                self.board.alarm("target-off", "")
                 self.board.note("the target has power again")

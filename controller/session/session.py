@@ -165,7 +165,9 @@ def _session(
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
     with (
         closing(Board(plan, suite_dir, say, messenger=messenger)) as board,
-        closing(HangWatch(plan, target.power, suite_dir, board)) as hangs,
+        closing(
+            HangWatch(plan, target.power, suite_dir, board, agent.boot, identity.boot_id or "")
+        ) as hangs,
     ):
         ending = Ending(plan, suite_dir, agent, end_ns)
         session = Session(suite_dir, target, inventory, plan, agent, board, ending, hangs)

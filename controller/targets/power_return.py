@@ -11,11 +11,12 @@ from typing import IO
 from contract.errors import ControllerError
 from contract.places import state_folder
 from contract.plan import PowerSwitch, TargetDocument
-from contract.problem import ProblemError
 from instrumentation import power_switch
+from instrumentation.power_switch import PowerError
 
 BOOT_S = 600.0
 RETRY_S = 10.0
+NO_ANSWER = f"its switch reports on, and it has not answered for {BOOT_S / 60:g} min"
 
 
 def off_mark(host: str) -> Path:
@@ -58,9 +59,9 @@ def return_power(
 ) -> None:
     """Switch a target on that any session left off, and wait until it answers.
 
-    A running session that holds the mark switches it itself; a target that was switched on by hand
-    only loses its mark. `report` is called with each new failure. Raises ControllerError if the
-    inventory names no switch, and when `is_stopped` is true after a failure.
+    A running session that holds the mark switches it itself; a target that answers only loses its
+    mark. `report` is called with each new failure. Raises ControllerError if the inventory names
+    no switch, if the target does not answer, and when `is_stopped` is true after a failure.
     """
     if not is_left_off(target.host):
         return
@@ -72,31 +73,28 @@ def return_power(
         if reached():
             off_mark(target.host).unlink(missing_ok=True)
             return
-        say(f"an earlier session left {target.host} OFF: it is switched on")
+        say(f"{target.host} may be OFF since an earlier session: switching it on")
         if target.power is None:
             raise ControllerError("target-off", reason="the inventory has no fde_power any more")
         messages: list[str] = []
 
         def is_over(failure: str) -> bool:
-            sentence = f"the target is still OFF: {failure}"
-            if sentence not in messages:
-                messages.append(sentence)
-                say(sentence)
-                report(sentence)
+            if failure not in messages:
+                messages.append(failure)
+                say(failure)
+                report(failure)
             if is_stopped():
                 raise ControllerError("target-off", reason=failure)
             time.sleep(RETRY_S)
             return reached()
 
-        give_back(target.power, off_mark(target.host), is_over)
+        if switch_on(target.power, is_over) and not await_answer(reached):
+            raise ControllerError("target-off", reason=NO_ANSWER)
         off_mark(target.host).unlink(missing_ok=True)
-        say("the target has power again; waiting until it answers")
-        until_s = time.monotonic() + BOOT_S
-        while not reached() and time.monotonic() < until_s:
-            time.sleep(1)
+        say("the target has power again")
 
 
-def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool]) -> bool:
+def switch_on(switch: PowerSwitch, is_over: Callable[[str], bool]) -> bool:
     """Switch a target on, trying again after each failure; return whether that succeeded.
 
     `is_over` is called with the reason of each failure, waits, and returns whether to give up.
@@ -104,9 +102,16 @@ def give_back(switch: PowerSwitch, off_path: Path, is_over: Callable[[str], bool
     while True:
         try:
             power_switch.turn(switch.argv, on=True)
-        except (ProblemError, OSError) as error:
-            if is_over(str(error).rstrip(".")):
+        except PowerError as error:
+            if is_over(str(error)):
                 return False
         else:
-            off_path.unlink(missing_ok=True)
             return True
+
+
+def await_answer(reached: Callable[[], bool], is_over: Callable[[], bool] = lambda: False) -> bool:
+    """Wait for the answer that alone confirms a target's power; return whether it came."""
+    until_s = time.monotonic() + BOOT_S
+    while not (answered := reached()) and time.monotonic() < until_s and not is_over():
+        time.sleep(1)
+    return answered

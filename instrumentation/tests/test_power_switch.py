@@ -66,18 +66,49 @@ def test_a_failing_program_that_switched_succeeds(
     ("deed", "status", "code"),
     [
         ("true", "echo off", "switch-disagrees"),  # an acknowledgement without the deed
-        ("true", 'echo "off on"', "switch-status"),
-        ("true", "true", "switch-status"),
-        ("true", "yes on", "switch-silent"),  # without an end
-        ("true", "exit 3", "switch-program"),
-        ("exit 3", "echo off", "switch-program"),
-        ("exit 3", "exit 4", "switch-program"),
-        (OBEYS, "sleep 600 & sleep 600", "switch-silent"),
+        ("exit 3", "echo off", "switch-disagrees"),
+        ("sleep 600", "echo off", "switch-disagrees"),
     ],
 )
 def test_a_state_that_does_not_follow_is_an_error(
     deed: str, status: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(power_switch, "PROGRAM_S", 0.5 if code == "switch-silent" else 60.0)
-    with refuses(code):
+    monkeypatch.setattr(power_switch, "PROGRAM_S", 0.5)
+    with refuses(code, asked="on", state="off"):
         power_switch.turn(a_switch(tmp_path / "log", deed, status), on=True)
+
+
+@pytest.mark.parametrize(
+    ("deed", "status", "reason"),
+    [
+        ("true", 'echo "off on"', "neither on nor off"),
+        ("true", "true", "neither on nor off"),
+        ("true", "yes on", "did not end"),
+        ("true", "exit 3", "ended with 3"),
+        ("exit 3", "exit 4", "ended with 3"),
+        (OBEYS, "sleep 600 & sleep 600", "did not end"),
+        (f"{OBEYS}; sleep 600", "exit 4", "did not end"),  # it switched halfway
+    ],
+)
+def test_an_unread_state_may_be_off(
+    deed: str, status: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power_switch, "PROGRAM_S", 0.5)
+    monkeypatch.setattr(power_switch, "AGREE_S", 0.0)
+    for on in (False, True):
+        with refuses("switch-unconfirmed", asked="on" if on else "off") as caught:
+            power_switch.turn(a_switch(tmp_path / "log", deed, status), on=on)
+        assert reason in str(caught.value) and "power may be off" in str(caught.value)
+
+
+def test_a_program_that_cannot_be_started_switched_nothing_that_is_known() -> None:
+    with refuses("switch-unconfirmed", reason="/none cannot be started: No such file or directory"):
+        power_switch.turn(("/none",), on=True)
+
+
+def test_a_switch_away_for_a_while_is_read_back_later(tmp_path: Path) -> None:
+    """Its router hangs on the plug."""
+    away = '[ "$(grep -c status "$log")" -gt 3 ] || exit 7; '
+    for on in (False, True):
+        power_switch.turn(a_switch(tmp_path / "log", OBEYS, away + TELLS), on=on)
+    assert asked(tmp_path / "log").count("status") == 5

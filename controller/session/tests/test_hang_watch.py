@@ -32,15 +32,28 @@ PLAN = replace(plans.parse(plan()), run_limit_s=100.0)
 
 
 class Scene:
-    """A suite's folder, and a switch that logs its commands."""
+    """A suite's folder, a switch that logs its commands, and the target at its outlet.
 
-    def __init__(self, folder: Path, deed: str = OBEYS, **settings: float) -> None:
-        self.folder, self.log = folder, folder / "log"
+    With `elsewhere` the target is at another outlet, which always has power.
+    """
+
+    def __init__(
+        self, folder: Path, deed: str = OBEYS, *, elsewhere: bool = False, **settings: float
+    ) -> None:
+        self.folder, self.log, self.elsewhere = folder, folder / "log", elsewhere
+        self.answers = True
         argv = a_switch(self.log, deed)
         self.switch = PowerSwitch(argv=argv, hang_s=60.0, off_s=0.0, **settings)  # type: ignore[arg-type]
         self.lines: list[str] = []
         self.board = Board(PLAN, folder, self.lines.append)
-        self.hangs = HangWatch(PLAN, self.switch, folder, self.board)
+        self.hangs = HangWatch(PLAN, self.switch, folder, self.board, self.ask_boot, "0")
+
+    def ask_boot(self) -> str:
+        """Return how often the target lost its power; empty while it has none."""
+        if self.elsewhere or not self.log.exists():
+            return "0"
+        is_on = Path(f"{self.log}.state").read_text(encoding="utf-8") == "on\n"
+        return str(asked(self.log).count("off")) if is_on and self.answers else ""
 
     @property
     def is_off(self) -> bool:
@@ -59,6 +72,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for module in (hang_watch, power_return):
         monkeypatch.setattr(module, "RETRY_S", 0.01)
+    monkeypatch.setattr(power_return, "BOOT_S", 0.1)
     monkeypatch.setattr(power_switch, "PAUSE_S", 0.01)
     monkeypatch.setattr(power_switch, "AGREE_S", 0.2)
 
@@ -101,7 +115,7 @@ def test_power_cycles_are_limited_across_sessions(tmp_path: Path) -> None:
 
 
 def test_a_hang_without_a_switch_does_nothing(scene: Scene) -> None:
-    HangWatch(PLAN, None, scene.folder, scene.board).observe(1e6)
+    HangWatch(PLAN, None, scene.folder, scene.board, scene.ask_boot, "0").observe(1e6)
     scene.require()
 
 
@@ -109,12 +123,15 @@ def test_a_hang_without_a_switch_does_nothing(scene: Scene) -> None:
 AWAY = '[ "$1" = off ] || [ -e "$log.there" ] || exit 7; ' + OBEYS
 
 
-def test_target_off_lasts_until_the_switch_reads_on(scene_away: Scene) -> None:
+def test_target_off_lasts_until_the_switch_reads_on(
+    scene_away: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = scene_away
+    monkeypatch.setattr(power_switch, "AGREE_S", 0.0)
     scene.hangs.observe(61.0)
     wait_until(lambda: asked(scene.log).count("on") > 12)  # longer than anybody gave up after
     assert scene.is_off and off_mark(PLAN.host).exists()
-    assert any("OFF" in line for line in scene.lines)
+    assert any("switch reports off" in line for line in scene.lines)
     for lost_s in (0.0, 61.0):  # a second hang does not begin before the first is over
         scene.hangs.observe(lost_s)
     assert asked(scene.log).count("off") == 1
@@ -198,10 +215,56 @@ def test_a_target_left_off_is_refused_before_it_is_asked(
     assert mark.exists()
 
 
-def test_a_switch_that_stays_on_is_reported(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, deed='echo on >"$log.state"')
+@pytest.mark.parametrize(
+    ("deed", "words"),
+    [
+        ('echo on >"$log.state"', "was not switched off"),  # the command is ignored
+        (OBEYS, "answers from the same boot"),  # the contact is welded, or another target's
+    ],
+)
+def test_a_target_that_kept_its_power_is_not_reported_as_switched(
+    deed: str, words: str, tmp_path: Path
+) -> None:
+    scene = Scene(tmp_path, deed, elsewhere=True)
     scene.hangs.observe(61.0)
-    wait_until(lambda: asked(scene.log)[-2:] == ["on", "status"])
+    wait_until(lambda: not off_mark(PLAN.host).exists())
     scene.hangs.close()
-    assert any("could not be switched off" in line for line in scene.lines)
-    assert not off_mark(PLAN.host).exists()
+    assert any(words in line for line in scene.lines), scene.lines
+    assert not any("has power again" in line for line in scene.lines)
+
+
+def test_a_target_that_does_not_answer_may_be_off(scene: Scene) -> None:
+    """The switch reports on: that is no evidence of power at the target."""
+    scene.answers = False
+    scene.hangs.observe(61.0)
+    wait_until(lambda: any("may be OFF" in line for line in scene.lines))
+    assert scene.is_off and off_mark(PLAN.host).exists()
+    assert not any("has power again" in line for line in scene.lines)
+    scene.answers = True
+    wait_until(lambda: not off_mark(PLAN.host).exists())
+    scene.hangs.close()
+    assert scene.lines[-1] == "the target has power again"
+
+
+def test_a_session_that_ends_before_the_answer_leaves_it_to_the_next(scene: Scene) -> None:
+    scene.answers = False
+    scene.hangs.observe(61.0)
+    scene.hangs.close()
+    with refuses("target-off", reason=power_return.NO_ANSWER):
+        return_power(replace(TARGET, power=scene.switch), lambda: False, print)
+    assert off_mark(PLAN.host).exists()
+
+
+@pytest.mark.parametrize("status", ["sleep 600", "exit 7"])
+def test_a_switch_that_hangs_halfway_leaves_a_target_that_may_be_off(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power_switch, "PROGRAM_S", 0.2)
+    scene = Scene(tmp_path)
+    argv = a_switch(scene.log, f"{OBEYS}; sleep 600", status)
+    scene.hangs.switch = replace(scene.switch, argv=argv)
+    scene.hangs.observe(61.0)
+    wait_until(lambda: "on" in asked(scene.log))
+    scene.hangs.close()
+    assert any("Its power may be off" in line for line in scene.lines)
+    assert scene.is_off and off_mark(PLAN.host).exists()

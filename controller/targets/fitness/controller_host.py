@@ -1,6 +1,7 @@
 """Checks of the controller: secrets, free space, sleep, ports, messages and the power switch.
 
-They only read files and look for programs and libraries; no message is sent, nothing is switched.
+They only read files and the state of the switch, and look for programs and libraries; no message is
+sent, nothing is switched.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from controller.targets.fitness.diagnosis import (
     refused,
     warned,
 )
+from instrumentation.power_switch import PowerError, read_state
 
 MIB = 2**20
 # A night of a fast meter's raw bytes and the results: below this the suite may have to wait.
@@ -144,15 +146,25 @@ def receivers(scene: Scene) -> Iterator[CheckOutcome]:
 
 
 def power_switch(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check the program of the switch that powers the target."""
+    """Check that the target's switch reports its state, and on while the target answers."""
     if (switch := scene.target.power) is None:
         yield passed("No fde_power: a target that hangs waits for its watchdog or for you.")
+        return
+    try:
+        state = read_state(switch.argv)
+    except PowerError as error:
+        yield failed(f"fde_power: {error}", "Correct the program or its path.")
+        return
+    sentence = f"fde_power: the switch reports {state}"
+    if state == "off" and scene.answer is not None:
+        remedy = "The program must switch and read the outlet of this target: correct it."
+        yield failed(f"{sentence}, and the target answers.", remedy)
     else:
-        yield _check_usable("fde_power", switch.kind, [], switch.argv)
+        yield passed(f"{sentence}; it was not switched.")
 
 
 def _check_usable(name: str, kind: str, files: Sequence[str], argv: Sequence[str]) -> CheckOutcome:
-    """Check that a receiver or switch has its library, its program and its key files."""
+    """Check that a receiver has its library, its program and its key files."""
     library = _LIBRARIES.get(kind)
     if library and find_spec(library) is None:
         sentence = f"{name}: the Python library {library} is missing."

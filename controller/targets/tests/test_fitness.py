@@ -274,6 +274,8 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "no URL": (receiver(kind="webhook", url_file="/none"), "messages", "fail"),
     "no program": (receiver(kind="program", argv=["/none"]), "messages", "fail"),
     "no switch": (switch(argv=["/none"]), "power-switch", "fail"),
+    "no state": (switch(argv=["true"]), "power-switch", "fail"),
+    "another's outlet": (switch(argv=["sh", "-c", "echo off"]), "power-switch", "fail"),
     "not root": (refused("not-root"), "rights", "fail"),
     "distribution": (refused("distribution"), "system", "fail"),
     "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
@@ -341,7 +343,7 @@ def test_complete_receivers_and_switches_pass(
     (tmp_path / "url").write_text("https://192.0.2.9/x\n", encoding="utf-8")
     (tmp_path / "url").chmod(0o600)
     scene = receiver(kind="webhook", url_file=str(tmp_path / "url"))(sound)
-    scene = switch(kind="program", argv=["true"])(scene)
+    scene = switch(kind="program", argv=["sh", "-c", "echo on"])(scene)
     outcomes = fitness.judge(scene)
     require_form(outcomes)
     assert states_of(outcomes, "fail", "warn") == []
