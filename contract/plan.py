@@ -424,7 +424,7 @@ class SshLink:
 
     host: str
     user: str = "root"
-    port: int = 22
+    port: Annotated[int, Range(least=1, most=65535)] = 22
     key: str | None = None
     known_hosts: str | None = None
     options: tuple[str, ...] = ()

@@ -128,7 +128,7 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
         return _read_bounded(shape, value, place)
     if origin is Literal:
         if not any(type(value) is type(choice) and value == choice for choice in inner):
-            raise _ShapeError(shape, value, place)
+            raise ShapeError(shape, value, place)
         return value
     if origin in (Union, types.UnionType):
         return _read_union(shape, value, place)
@@ -136,7 +136,7 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
         inner = (*inner, ...) if origin is Sequence else inner
         shapes = inner[:1] * len(value) if inner[1:] == (...,) else inner
         if len(shapes) != len(value):
-            raise _ShapeError(shape, value, place)
+            raise ShapeError(shape, value, place)
         numbered = enumerate(zip(shapes, value, strict=True))
         return tuple(_read(part, item, f"{place}[{number}]") for number, (part, item) in numbered)
     if is_mapping(origin) and isinstance(value, Mapping):
@@ -152,17 +152,17 @@ def _read(shape: Any, value: Any, place: str, key: str = "") -> Any:  # noqa: PL
         return float(value)
     if shape in _WORDS and type(value) is shape:
         return value
-    raise _ShapeError(shape, value, place)
+    raise ShapeError(shape, value, place)
 
 
 def _read_bounded(shape: Any, value: Any, place: str) -> Any:
     inner, *limits = get_args(shape)
     try:
         bounded = _read(inner, value, place)
-    except _ShapeError as error:
-        raise error if error.place != place else _ShapeError(shape, value, place) from None
+    except ShapeError as error:
+        raise error if error.place != place else ShapeError(shape, value, place) from None
     if not all(limit.holds(bounded) for limit in limits):
-        raise _ShapeError(shape, value, place)
+        raise ShapeError(shape, value, place)
     return bounded
 
 
@@ -193,12 +193,12 @@ def _read_union(shape: Any, value: Any, place: str) -> Any:
     for member in get_args(shape):
         try:
             return _read(member, value, place)
-        except _ShapeError as error:
+        except ShapeError as error:
             if error.place != place:
                 deepest = error
         except ValueError as error:
             deepest = error
-    raise deepest or _ShapeError(shape, value, place)
+    raise deepest or ShapeError(shape, value, place)
 
 
 class Layout(NamedTuple):
@@ -240,12 +240,18 @@ def _inside(place: str, name: object) -> str:
     return f"{place}.{name}" if place else str(name)
 
 
-class _ShapeError(ValueError):
+class ShapeError(ValueError):
     """A value that does not have its shape; its text is composed only when shown."""
 
     def __init__(self, shape: Any, value: object, place: str) -> None:
         super().__init__(shape, value, place)
         self.place = place
+
+    @property
+    def needs_text(self) -> bool:
+        """Return whether a number, or true or false, is where only a text may be."""
+        shape, value, _ = self.args
+        return isinstance(value, int | float) and _members(shape) <= {str, type(None)}
 
     def __str__(self) -> str:
         shape, value, place = self.args
@@ -262,6 +268,15 @@ class _ShapeError(ValueError):
             if near := difflib.get_close_matches(value, choices, n=1):
                 text += f"; did you mean {near[0]}?"
         return text
+
+
+def _members(shape: Any) -> set[Any]:
+    """Return the shapes of a union without their bounds."""
+    if get_origin(shape) is Annotated:
+        return _members(get_args(shape)[0])
+    if get_origin(shape) in (Union, types.UnionType):
+        return set().union(*map(_members, get_args(shape)))
+    return {shape}
 
 
 def _in_words(shape: Any) -> str:

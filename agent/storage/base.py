@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Final
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
 from contract.parameters import Parameter, ParameterError, ParameterValue, checked
-from contract.plan import Configuration, Disk, EncryptedBy, Extent
+from contract.plan import CONFIGURATION_KEYS, Configuration, Disk, EncryptedBy, Extent
+from contract.schema import nearest
 from contract.strict_json import Document
 
 
@@ -230,7 +231,9 @@ def settings(kind: Kind, disk: str, entry: Document) -> tuple[dict[str, Paramete
         )
     for key in sorted(set(stated) - {field.name for field in kind.fields}):
         if stated[key] is not False:
-            broken.append(f"{key} means nothing for the kind {kind.name}: take it out")
+            names = [*CONFIGURATION_KEYS, *(field.name for field in kind.fields)]
+            near = nearest(key, names).rstrip(".")
+            broken.append(f"{key} means nothing for the kind {kind.name}: {near}")
     if missing := [f.name for f in kind.fields if f.required and f.name not in stated]:
         broken.append(f"the kind {kind.name} needs {', '.join(missing)}")
     for field in kind.fields:

@@ -208,7 +208,7 @@ def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> 
         ("disks", {}, "no-disk"),
         ("disks/sed", ..., "configuration-disk"),
         ("disks/a b", {}, "disk-name"),
-        ("disks/plain/eraze", "1", "disk-unknown-keys"),
+        ("disks/plain/eraze", "1", "disk-unknown-key"),
         ("disks/plain/size_bytes", "big", "disk-size-bytes"),
         ("disks/plain/serial", ..., "disk-keys"),
         ("disks/plain/by_id", "/dev/sda", "disk-path"),
@@ -217,8 +217,16 @@ def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> 
         ("disks/plain/by_id", "/dev/disk/by-id/nvme-B_2", "disk-twice"),
         ("disks/plain/serial", "2", "disk-twice"),
         ("disks/plain/serial", " ", "disk-serial"),
-        ("disks/plain/serial", False, "type"),  # as YAML reads NO
-        ("disks/plain/erase", 1.5, "type"),
+        ("disks/plain/serial", False, "not-text"),  # as YAML reads NO
+        ("disks/plain/serial", 1, "not-text"),
+        ("disks/plain/by_id", 1, "not-text"),
+        ("disks/plain/erase", 1.5, "not-text"),
+        ("meters/0/port", 3, "not-text"),
+        ("meters/0/name", 3, "not-text"),
+        ("assets/clip/path", True, "not-text"),
+        ("ssh/port", 222222, "type"),
+        ("connection", {"ansible_host": 10}, "not-text"),
+        ("connection", {"ansible_user": False}, "not-text"),
         ("disks/plain/erase", "1", "erase-anything"),
         ("disks/plain/erase", "1 0123", "erase-digits"),
         ("disks/plain/erase", "2 0123456789ab", "erase-serial"),
@@ -238,7 +246,13 @@ def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> 
         ("configurations/0/name", "-x", "configuration-name"),
         ("configurations/0/name", "two words", "configuration-name"),
         ("configurations/0/name", "x" * 60, "configuration-name"),
-        ("configurations/0/cipher", "aes-xts-plain64", "cipher means nothing for the kind plain"),
+        (
+            "configurations/0/cipher",
+            "aes-xts-plain64",
+            "nothing for the kind plain: there are: name, kind",
+        ),
+        ("configurations/2/cypher", "aes", "for the kind dmcrypt: did you mean cipher"),
+        ("configurations/2/filesytem", {}, "for the kind dmcrypt: did you mean filesystem"),
         ("configurations/1/disk", "plain", "disk must be sed"),
         ("configurations/2/cipher", ..., "needs cipher"),
         ("configurations/2/cipher", "aes-cbc-null", "must be one of aes-xts-plain64, .* not 'aes"),
@@ -261,6 +275,19 @@ def test_a_broken_rule_is_refused_with_its_code(path: str, value: object, expect
         resolve(changed(path, value))
     first = raised.value.problems[0]
     assert expected == first.code or re.search(expected, str(first.facts.get("error", "")))
+
+
+def test_a_refused_type_names_the_variable_of_the_inventory() -> None:
+    for path, variable in {
+        "meters/0/port": "fde_meters[0].port",
+        "quiet": "fde_quiet",
+        "host": "inventory_hostname",
+        "ssh/host": "ansible_host",
+    }.items():
+        with pytest.raises(ProblemError) as raised:
+            resolve(changed(path, 3))
+        assert raised.value.facts["variable"] == variable
+        assert str(raised.value).startswith(f"{variable} is 3, must be ")
 
 
 def test_a_switch_needs_a_remote_target_and_stays_on_the_controller() -> None:

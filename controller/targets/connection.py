@@ -105,6 +105,7 @@ _SSH_CODES = {
     "Network is unreachable": "no-network",
     "Permission denied": "not-admitted",
     "Identity file": "key-file",
+    "ControlPath too long": "control-path",
     bounded.TOO_LONG: "answer-too-long",
 }
 _SUDO_CODES = {
@@ -256,7 +257,9 @@ def describe_failure(target: TargetDocument, result: subprocess.CompletedProcess
             if words in stderr:
                 return worded(code, host=name, user=user)
     if result.returncode != SSH_FAILED or target.ssh is None:
-        last = stderr.splitlines()[-1] if stderr else "no output"
+        # The shell `nologin` says on standard output why it refuses.
+        lines = (stderr or result.stdout.decode(errors="replace").strip()).splitlines()
+        last = lines[-1][:300] if lines else "no output"
         if last.startswith("fde: "):
             return Problem("agent", {}, last.removeprefix("fde: "))
         if "No module named agent" in stderr:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from agent.storage import layout, registry
 from agent.system import quiet
@@ -61,6 +61,7 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
         extent_bytes = int(str(document["extent_bytes"]))
         disks = schema.read(dict[str, dict[str, Any]], document["disks"], "disks")
         entries = list(_on_each_disk(document["configurations"]))
+        schema.read(dict[str, str | None], document.get("connection", {}))
         partial = schema.read(TargetDocument, {**document, **unread, "assumptions": {}})
         problems = [
             *_check_disks(disks, extent_bytes, lab=partial.lab),
@@ -80,8 +81,27 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
             configurations=configurations,
             assumptions=assumptions.resolve(assumed),
         )
+    except schema.ShapeError as error:
+        variable = _variable(error.place)
+        text = f"{variable}{str(error).removeprefix(error.place)}"
+        code = "not-text" if error.needs_text else "type"
+        raise AgentError(_problem(code, error=text, variable=variable)) from None
     except ValueError as error:
-        raise AgentError(Problem("type", {"error": str(error)}, f"{error}.")) from None
+        raise AgentError(_problem("type", error=error, variable="")) from None
+
+
+def refuse_date(value: object) -> NoReturn:
+    """Raise AgentError for a value that JSON cannot hold, a date of YAML or TOML."""
+    raise AgentError(_problem("date", value=value))
+
+
+def _variable(place: str) -> str:
+    """Return the inventory's name of the place of a value in a target's document."""
+    if place == "host":
+        return "inventory_hostname"
+    if place.startswith(("ssh.", "ansible_")):
+        return place.replace("ssh.", "ansible_")
+    return f"fde_{place.removeprefix('quiet.')}"
 
 
 def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
@@ -95,13 +115,11 @@ def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read_disks(disks: Disks) -> dict[str, Disk]:
-    """Read the disks; YAML parses a serial number that has only digits as an integer."""
+    """Read the disks; a size may be quoted, as Ansible's templates yield it."""
     documents = {}
     for role, entry in disks.items():
-        # The YAML value NO is a bool, which no serial number may be.
-        texts = {key: str(entry[key]) for key in ("serial", "erase") if type(entry.get(key)) is int}
         sizes = {key: int(entry[key]) for key in _SIZES if entry.get(key) is not None}
-        documents[role] = {**entry, **texts, **sizes}
+        documents[role] = {**entry, **sizes}
     return schema.read(dict[str, Disk], documents, "disks")
 
 
@@ -161,8 +179,10 @@ def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
             count = entry.get(key)
             if count is not None and not str(count).isdecimal():
                 yield _problem("disk-size-bytes", disk=role, key=key, count=count)
-        if unknown := ", ".join(sorted(entry.keys() - disk_keys)):
-            yield _problem("disk-unknown-keys", disk=role, unknown=unknown)
+        for key in sorted(entry.keys() - disk_keys):
+            near = schema.nearest(key, sorted(disk_keys)).rstrip(".")
+            variable = f"fde_disks.{role}.{key}"
+            yield _problem("disk-unknown-key", disk=role, key=key, nearest=near, variable=variable)
 
 
 def _check_erase(disk: Disk, *, lab: bool) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -23,15 +24,18 @@ from contract.names import unknown_name
 from contract.places import ANSIBLE, SHARE, build_folder, python_path
 from contract.plan import TargetDocument, read_target
 from contract.private import PASSWORD_FILE
-from contract.problem import Problem
+from contract.problem import Problem, wordings_of
 from contract.strict_json import Document
 from controller.planning.known_names import inventories_beside
 from controller.targets import connection
+from controller.targets.inventory_files import InventoryFiles
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
 # Limit for each process of Ansible, which needs most of it for its modules.
 MOST_MEMORY_BYTES = 2 << 30
+# A socket's path has at most 107 bytes; our folder, Ansible's name and ssh's suffix take 44.
+_MOST_FOLDER_BYTES = 60
 # Ansible's default paths of collections: inventories may need the user's plugins.
 _COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
@@ -53,13 +57,16 @@ def resolve(path: Path) -> Inventory:
             if neighbours
             else f"The inventory {path} was not found. Copy ansible/inventory/hardware.example."
         )
+    files = InventoryFiles(path)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         play = _play(["--inventory", str(path), str(PLAYBOOKS / "resolve.yml")], output)
         output.seek(0)
         output_text = output.read()
     refused = {
-        failure.host: failure.problems
-        or [Problem("type", {}, f"{reason.rstrip('.')}.") for reason in failure.reasons]
+        failure.host: [
+            files.located(problem)
+            for problem in failure.problems or map(_problem_of_reason, failure.reasons)
+        ]
         for failure in play.failures
     }
     hosts = [host for host, count in play.counts.items() if not count["failures"]]
@@ -68,15 +75,47 @@ def resolve(path: Path) -> Inventory:
     return Inventory([play.targets[host] for host in hosts], refused)
 
 
+def _problem_of_reason(reason: str) -> Problem:
+    """Return the problem of a variable whose reason of refusal is Ansible's own sentence."""
+    supported = r"(fde_[\w.]+)\.(\w+)\. Supported parameters include: (.+?)\.?$"
+    if match := re.match(supported, reason):
+        problem = unknown_name(f"key of {match[1]}", match[2], match[3].split(", "))
+        return replace(problem, facts={**problem.facts, "variable": f"{match[1]}.{match[2]}"})
+    if match := re.search(r"processing keyword '(\w+)': The value '(.*?)' could", reason):
+        sentence = f"ansible_{match[1]} is {match[2]!r}."
+        return Problem("type", {"variable": f"ansible_{match[1]}"}, sentence, "Correct it.")
+    absent = r"missing required arguments: (fde_\w+(?:, fde_\w+)*)$|'(fde_\w+)' is undefined"
+    if match := re.search(absent, reason):
+        facts = {"variable": match[1] or match[2]}
+        wordings = wordings_of("controller/targets", "inventory")
+        return Problem.from_wording(wordings, "missing", facts)
+    variable = re.search(r"\b(?:fde|ansible)_\w+", reason)
+    facts = {"variable": variable[0]} if variable else {}
+    return Problem("type", facts, f"{reason.removeprefix('Task failed: ').rstrip('.')}.")
+
+
 def _first_complaint(text: str) -> str:
     """Return the most relevant line of the output of an Ansible that ran no task.
 
-    A line about a file that is not UTF-8 comes first, as it explains the others; then errors.
+    Errors come first. The plugin `auto` complains about any inventory that is for another plugin.
     """
-    lines = [line for line in text.splitlines() if "warnings can be disabled" not in line]
-    words = ("decoded as", "ERROR", "WARNING")
-    matches = (line for word in words for line in lines if word in line)
+    noise = (
+        "warnings can be disabled",
+        "'auto' plugin",
+        "hosts list is empty",
+        "supplied host pattern",
+    )
+    lines = [line for line in text.splitlines() if not any(words in line for words in noise)]
+    matches = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
     return next(matches, "it names no host in the group `targets`.")
+
+
+def _short_folder() -> str:
+    """Return a folder for temporary files whose path leaves room for the names of ssh's sockets."""
+    usual = tempfile.gettempdir()
+    folders = (usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/dev/shm")
+    short = (folder for folder in folders if 0 < len(os.fsencode(folder)) <= _MOST_FOLDER_BYTES)
+    return next((folder for folder in short if os.access(folder, os.W_OK | os.X_OK)), usual)
 
 
 @contextmanager
@@ -99,7 +138,7 @@ def environment() -> Iterator[dict[str, str]]:
     ssh_args = settings["ssh_connection"]["ssh_args"]
     strict = [f"-o {option}" for option in connection.strict_options() if option not in ssh_args]
     collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH") or os.pathsep.join(_COLLECTIONS)
-    with tempfile.TemporaryDirectory(prefix="fde-cp-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fde-cp-", dir=_short_folder()) as folder:
         yield {
             **inherited,
             "LC_ALL": "C.UTF-8",
@@ -227,5 +266,6 @@ def suite(
 
 def run(name: str, inventory: Path, variables: Document) -> bool:
     """Run the playbook `name` on an inventory in this terminal; return whether it succeeded."""
+    InventoryFiles(inventory)
     arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
     return _play([*arguments, str(PLAYBOOKS / name)], None).code == 0

@@ -8,6 +8,16 @@ import json
 
 from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
+# Variables of the connection, which Ansible converts to text.
+TEXTS = (
+    "ansible_host",
+    "ansible_user",
+    "ansible_ssh_host",
+    "ansible_ssh_user",
+    "ansible_private_key_file",
+    "ansible_ssh_private_key_file",
+)
+
 
 class ActionModule(testbed.TestbedAction):
     """Check the variables without asking the target."""
@@ -15,10 +25,14 @@ class ActionModule(testbed.TestbedAction):
     def work(self, options):
         variables = dict(options["variables"])
         link = self._link(variables.pop("ssh_known_hosts", None), variables.pop("ssh_options", ()))
-        # JSON removes Ansible's tags from values, and turns serial numbers that YAML reads as dates
-        # into texts.
-        document = json.dumps({**variables, "host": self.host, "ssh": link}, default=str)
-        target = testbed.inventory.resolve(json.loads(document))
+        unknown = tuple(testbed.inventory_files.unknown_variables(iter(self._variables)))
+        if unknown:
+            raise testbed.ControllerError(*unknown)
+        connection = {name: self._variables[name] for name in TEXTS if name in self._variables}
+        document = {**variables, "host": self.host, "ssh": link, "connection": connection}
+        # JSON removes Ansible's tags from values.
+        untagged = json.loads(json.dumps(document, default=testbed.inventory.refuse_date))
+        target = testbed.inventory.resolve(untagged)
         self.target_file.parent.mkdir(parents=True, exist_ok=True)
         testbed.write_json(self.target_file, target.document())
         return {"target_file": str(self.target_file), "target": target.document()}

@@ -99,6 +99,23 @@ def test_ssh_config_decides_route_and_known_hosts(line: str, tmp_path: Path) -> 
         assert settings(argv, tmp_path, line) != settings(argv, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("status", "stdout", "stderr", "code", "output"),
+    [
+        (1, b"This account is closed.\n", b"", "command-failed", "This account is closed."),
+        (1, b"answer\n", b"first\nlast\n", "command-failed", "last"),
+        (1, b"", b"", "command-failed", "no output"),
+        (255, b"", b"ControlPath too long ('/t/x' >= 108 bytes)", "control-path", "/t/x"),
+    ],
+)
+def test_a_failed_command_is_described_by_its_last_line(
+    status: int, stdout: bytes, stderr: bytes, code: str, output: str
+) -> None:
+    answer = subprocess.CompletedProcess(["ssh"], status, stdout, stderr)
+    problem = connection.describe_failure(TARGET, answer)
+    assert problem.code == code and output in problem.sentence
+
+
 def test_ansible_cfg_has_the_strict_options() -> None:
     config = ConfigParser(interpolation=None)
     config.read(ROOT / "ansible" / "ansible.cfg")

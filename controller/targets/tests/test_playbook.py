@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contract.places import ANSIBLE
 from contract.tests.refusal import refuses
 from controller.targets import playbook
 from controller.tests import examples
@@ -111,13 +114,77 @@ def test_a_play_that_fails_names_its_task_and_its_reason(
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
-    [(b"targets: [", "pars"), (b"# gr\xfc\xdfe\ntargets: {hosts: {\xfc: }}", "utf-8")],
+    ("name", "content", "complaint"),
+    [
+        ("hosts.yml", "", "it names no host in the group `targets`."),
+        ("hosts.ini", "[webservers]\nbench\n", "it names no host in the group `targets`."),
+        ("hosts.ini", "[targets\nbench\n", "'ini' plugin"),
+    ],
 )
-def test_an_unreadable_inventory_is_refused_with_ansibles_message(
-    content: bytes, complaint: str, tmp_path: Path
+def test_an_inventory_without_targets_is_refused_with_the_cause(
+    name: str, content: str, complaint: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "hosts.yml").write_bytes(content)
-    with refuses("ansible-refuses", path=str(tmp_path / "hosts.yml")) as refusal:
-        playbook.resolve(tmp_path / "hosts.yml")
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with refuses("ansible-refuses", path=str(tmp_path / name)) as refusal:
+        playbook.resolve(tmp_path / name)
     assert complaint in str(refusal.value.facts["output"])
+
+
+def resolved(folder: Path, connection: str, variables: str) -> dict[str, str]:
+    """Resolve the example with one host of these variables; return code and text of a refusal."""
+    shutil.copytree(ANSIBLE / "inventory" / "hardware.example", folder, dirs_exist_ok=True)
+    (folder / "hosts.yml").unlink()
+    (folder / "hosts.ini").write_text(f"[targets]\nbench {connection}\n", encoding="utf-8")
+    with (folder / "group_vars" / "targets.yml").open("a", encoding="utf-8") as file:
+        file.write(variables)
+    refused = playbook.resolve(folder).refused.get("bench", [])
+    return {problem.code: str(problem) for problem in refused}
+
+
+@pytest.mark.parametrize(
+    ("connection", "variables", "code", "text"),
+    [
+        ("ansible_host=10", "", "not-text", "ansible_host is 10, must be text or null. Quote it."),
+        ("ansible_port=99999", "", "type", "ansible_port is 99999, must be a whole number at"),
+        ("ansible_port=ssh", "", "type", "ansible_port is 'ssh'. Correct it."),
+        ("fde_notfy={}", "", "unknown-name", "'fde_notfy'; did you mean fde_notify?"),
+        ("", "fde_governor: 7\n", "text-changed", "fde_governor is written 7, which YAML reads"),
+        ("", "fde_turbo: sometimes\n", "type", ": argument 'fde_turbo'"),
+    ],
+)
+def test_a_refused_variable_is_named_with_its_place(
+    connection: str, variables: str, code: str, text: str, tmp_path: Path
+) -> None:
+    assert text in resolved(tmp_path, connection, variables)[code]
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "text"),
+    [
+        (
+            "fde_meters.prot. Supported parameters include: baud, channels, kind, name, port.",
+            "unknown-name",
+            "There is no key of fde_meters called 'prot'; did you mean port?",
+        ),
+        ("missing required arguments: fde_origin", "missing", "fde_origin is missing."),
+        ("Task failed: 'fde_disks' is undefined", "missing", "fde_disks is missing."),
+        ("Task failed: no space left", "type", "no space left."),
+    ],
+)
+def test_a_reason_of_ansible_becomes_a_problem_of_a_variable(
+    reason: str, code: str, text: str
+) -> None:
+    problem = playbook._problem_of_reason(reason)
+    assert problem.code == code and str(problem).startswith(text)
+
+
+def test_the_folder_of_sockets_is_short_for_any_tmpdir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with playbook.environment() as variables:
+        folder = variables["ANSIBLE_SSH_CONTROL_PATH_DIR"]
+        assert len(f"{folder}/{'0' * 10}.{'0' * 16}") < 108
+    assert not Path(folder).exists()

@@ -1,0 +1,231 @@
+"""Check an inventory's YAML files for what Ansible would change or ignore, with file and line."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from contract.errors import ControllerError
+from contract.names import unknown_name
+from contract.places import ANSIBLE
+from contract.problem import Problem, wordings_of
+
+_PREFIXES = ("fde_", "ansible_")
+_SUFFIXES = ("", ".yml", ".yaml", ".json")
+_VARIABLES = ("group_vars", "host_vars")
+_IGNORED = re.compile(r"\.|secrets.*\.json$|.*~$")
+_VAULT = b"$ANSIBLE_VAULT;"
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
+_INDEX = re.compile(r"\[\d+\]")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@cache
+def known_variables() -> frozenset[str]:
+    """Return the names of the variables that our roles and playbooks read."""
+    files = [*ANSIBLE.glob("roles/*/*/main.yml"), *ANSIBLE.glob("playbooks/**/*.yml")]
+    texts = (file.read_text(encoding="utf-8") for file in files)
+    return frozenset(
+        name for text in texts for name in re.findall(r"^ *(fde_\w+):", text, re.MULTILINE)
+    )
+
+
+def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
+    """Yield a problem for each name of ours that nothing reads."""
+    known = known_variables()
+    for name in sorted(name for name in names if name.startswith("fde_") and name not in known):
+        yield unknown_name("variable", name, sorted(known))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A value of a variable: its place, and its text and type if it is a scalar."""
+
+    place: str
+    text: str
+    kind: str
+
+    @property
+    def reading(self) -> str:
+        """Return in words what YAML makes of the text."""
+        value = str(yaml.safe_load(self.text)).lower()
+        number = "a number" if value == self.text else f"the number {value}"
+        words = {"timestamp": "a date", "null": "no value", "bool": value}
+        return words.get(self.kind, number)
+
+    def is_changed(self, variable: str) -> bool:
+        """Return whether YAML takes the text for something that people rarely mean."""
+        text = self.text.replace("_", "") if variable.endswith("_bytes") else self.text
+        return (
+            self.kind == "timestamp"
+            or (self.kind == "int" and not _DECIMAL.fullmatch(text))
+            or (self.kind == "float" and re.search("[_:]", text) is not None)
+        )
+
+
+class InventoryFiles:
+    """The variables of an inventory's YAML files with their places.
+
+    INI files, programs, plugins' settings and vaults are left to Ansible.
+    """
+
+    def __init__(self, inventory: Path) -> None:
+        """Read the files; raises ControllerError with every fault."""
+        self._entries: dict[str, list[_Entry]] = defaultdict(list)
+        self._problems: list[Problem] = []
+        folder = inventory if inventory.is_dir() else inventory.parent
+        for file in _host_files(inventory):
+            self._read_hosts(file)
+        for name in _VARIABLES:
+            for file in _files_below(folder / name):
+                root = self._compose(file)
+                if root is not None:
+                    self._read_variables(file, root)
+        if self._problems:
+            raise ControllerError(*self._problems)
+
+    def located(self, problem: Problem) -> Problem:
+        """Return the problem with the place of its variable in front, if a file has it."""
+        variable = str(problem.facts.get("variable", ""))
+        entries = self._entries.get(_INDEX.sub("", variable), [])
+        if problem.code == "not-text":
+            entries = [entry for entry in entries if entry.kind != "str"]
+            if entries:
+                problem = _changed("text-changed", variable, entries[0])
+        if not entries:
+            return problem
+        return _at(entries[0].place, problem)
+
+    def _refuse(self, file: Path, line: int, code: str, **facts: object) -> None:
+        self._problems.append(_at(f"{file}:{line}", _problem(code, **facts)))
+
+    def _compose(self, file: Path) -> yaml.Node | None:
+        """Return the root node of a file; None if it is empty, unreadable, a vault or refused."""
+        try:
+            content = file.read_bytes()
+        except OSError:  # Ansible says why
+            return None
+        if content.startswith(_VAULT):
+            return None
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            self._refuse(file, content[: error.start].count(b"\n") + 1, "not-utf8")
+            return None
+        try:
+            root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            if file.suffix:
+                self._refuse(file, line, "not-yaml", reason=error.problem)
+            return None
+        except yaml.YAMLError as error:
+            if file.suffix:
+                self._refuse(file, 1, "not-yaml", reason=str(error).splitlines()[0])
+            return None
+        return root
+
+    def _read_hosts(self, file: Path) -> None:
+        root = self._compose(file)
+        keys = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
+        if "plugin" not in keys and (file.suffix or keys) and root is not None:
+            self._read_groups(file, root)
+
+    def _read_groups(self, file: Path, node: yaml.Node) -> None:
+        for group, body in self._pairs(file, node, "The list of groups"):
+            for section, entries in self._pairs(file, body, f"The group {group.value}"):
+                if section.value == "children":
+                    self._read_groups(file, entries)
+                elif section.value == "vars":
+                    self._read_variables(file, entries)
+                elif section.value == "hosts":
+                    for _, variables in self._pairs(file, entries, f"hosts of {group.value}"):
+                        self._read_variables(file, variables)
+
+    def _read_variables(self, file: Path, node: yaml.Node) -> None:
+        for key, value in self._pairs(file, node, "The list of variables"):
+            if key.value.startswith(_PREFIXES):
+                for problem in unknown_variables(iter([key.value])):
+                    self._problems.append(_at(_place(file, key), problem))
+                self._read_value(file, key.value, value)
+
+    def _read_value(self, file: Path, path: str, node: yaml.Node) -> None:
+        kind = node.tag.rpartition(":")[2]
+        entry = _Entry(_place(file, node), str(node.value), kind)
+        self._entries[path].append(entry)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in self._pairs(file, node, path):
+                self._read_value(file, f"{path}.{key.value}", value)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                self._read_value(file, path, item)
+        elif entry.is_changed(path):
+            self._problems.append(_at(entry.place, _changed("value-changed", path, entry)))
+
+    def _pairs(
+        self, file: Path, node: yaml.Node, subject: str
+    ) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+        """Yield the keys and values of a mapping; refuse a key that is twice there or no text."""
+        if node.tag.endswith(":null") or (isinstance(node, yaml.ScalarNode) and "{{" in node.value):
+            return
+        if not isinstance(node, yaml.MappingNode):
+            self._refuse(file, node.start_mark.line + 1, "not-mapping", subject=subject)
+            return
+        names = set()
+        for key, value in node.value:
+            entry = _Entry(_place(file, key), str(key.value), key.tag.rpartition(":")[2])
+            if entry.kind == "merge":
+                continue
+            if entry.kind != "str" or key.value in names:
+                code = "key-twice" if entry.kind == "str" else "key-changed"
+                problem = _problem(code, key=entry.text, reading=entry.reading)
+                self._problems.append(_at(entry.place, problem))
+            else:
+                names.add(key.value)
+                yield key, value
+
+
+def _host_files(inventory: Path) -> Iterator[Path]:
+    if not inventory.is_dir():
+        files = [inventory] if inventory.suffix in _SUFFIXES else []
+    else:
+        entries = sorted(inventory.iterdir())
+        files = [entry for entry in entries if entry.name not in _VARIABLES]
+    for file in files:
+        if file.is_dir():
+            yield from _files_below(file)
+        elif not _IGNORED.match(file.name) and file.suffix in _SUFFIXES and not _is_program(file):
+            yield file
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*")):
+        names = file.relative_to(folder).parts
+        if file.is_file() and file.suffix in _SUFFIXES and not any(map(_IGNORED.match, names)):
+            yield file
+
+
+def _is_program(file: Path) -> bool:
+    return file.stat().st_mode & 0o111 != 0 and not file.suffix
+
+
+def _place(file: Path, node: yaml.Node) -> str:
+    return f"{file}:{node.start_mark.line + 1}"
+
+
+def _at(place: str, problem: Problem) -> Problem:
+    return replace(problem, sentence=f"{place}: {problem.sentence}")
+
+
+def _changed(code: str, variable: str, entry: _Entry) -> Problem:
+    return _problem(code, variable=variable, text=entry.text, reading=entry.reading)
+
+
+def _problem(code: str, **facts: object) -> Problem:
+    return Problem.from_wording(wordings_of("controller/targets", "inventory_files"), code, facts)

@@ -1,0 +1,143 @@
+"""Faults of an inventory's YAML files are named with file and line, before Ansible reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.errors import ControllerError
+from contract.problem import Problem
+from controller.targets.inventory_files import InventoryFiles, known_variables, unknown_variables
+
+HOSTS = "targets:\n  hosts:\n    bench: {ansible_host: bench.example.org}\n"
+
+
+def problems_of(folder: Path, *, hosts: str = HOSTS, **variables: str) -> list[Problem]:
+    """Write an inventory with a file of variables for each group; return its problems."""
+    (folder / "hosts.yml").write_text(hosts, encoding="utf-8")
+    (folder / "group_vars").mkdir(exist_ok=True)
+    for group, text in variables.items():
+        (folder / "group_vars" / f"{group}.yml").write_text(text, encoding="utf-8")
+    try:
+        InventoryFiles(folder)
+    except ControllerError as error:
+        return list(error.problems)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("00071", "the number 57"),
+        ("0x1F", "the number 31"),
+        ("0b101", "the number 5"),
+        ("20:15", "the number 1215"),
+        ("1:30.5", "the number 90.5"),
+        ("4_711", "the number 4711"),
+        ("+49", "the number 49"),
+        ("2024-02-29", "a date"),
+        ("2024-02-29 10:00:00", "a date"),
+    ],
+)
+def test_a_value_that_yaml_changes_is_refused_with_its_line(
+    text: str, reading: str, tmp_path: Path
+) -> None:
+    variables = f"---\nfde_disks:\n  plain:\n    serial: {text}\n"
+    (problem,) = problems_of(tmp_path, targets=variables)
+    assert problem.code == "value-changed"
+    assert problem.facts == {"variable": "fde_disks.plain.serial", "text": text, "reading": reading}
+    assert problem.sentence.startswith(f"{tmp_path / 'group_vars' / 'targets.yml'}:4: ")
+
+
+@pytest.mark.parametrize("text", ["'00071'", "71", "-1", "0", "1.5e3", "0.25", "abc", "yes", "~"])
+def test_other_values_pass(text: str, tmp_path: Path) -> None:
+    assert problems_of(tmp_path, targets=f"fde_power: [{text}]\n") == []
+
+
+def test_digits_of_a_size_may_be_grouped_and_other_programs_variables_are_free(
+    tmp_path: Path,
+) -> None:
+    text = "fde_extent_bytes: 17_179_869_184\nweb_mode: 0644\nweb_ports: {80: open}\n"
+    assert problems_of(tmp_path, all=text) == []
+
+
+def test_an_octal_port_of_a_meter_in_a_list_and_of_a_host_is_refused(tmp_path: Path) -> None:
+    hosts = HOSTS.replace("ansible_host: bench.example.org", "ansible_port: 0022")
+    meters = "fde_meters:\n  - name: plug\n    settings: {outlet: 010}\n"
+    problems = problems_of(tmp_path, hosts=hosts, targets=meters)
+    assert [problem.facts["variable"] for problem in problems] == [
+        "ansible_port",
+        "fde_meters.settings.outlet",
+    ]
+
+
+@pytest.mark.parametrize("name", ["1234", "no", "on", "~", "2026-11-28", "1:2", "1.5"])
+def test_a_host_whose_name_is_no_text_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, hosts=f"targets:\n  hosts:\n    {name}:\n")
+    assert (problem.code, problem.facts["key"]) == ("key-changed", name)
+    assert problem.sentence.startswith(f"{tmp_path / 'hosts.yml'}:3: ")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "line", "code"),
+    [
+        ("targets:\n  hosts:\n    a:\n    a:\n", 4, "key-twice"),
+        ("- targets\n", 1, "not-mapping"),
+        ("targets:\n  hosts: [a, b]\n", 2, "not-mapping"),
+        ("targets:\n\thosts:\n", 2, "not-yaml"),
+        ("targets:\n  hosts: {a: }\n  vars: {fde_orign: measured}\n", 3, "unknown-name"),
+    ],
+)
+def test_a_file_that_ansible_misreads_is_refused_with_its_line(
+    hosts: str, line: int, code: str, tmp_path: Path
+) -> None:
+    (problem,) = problems_of(tmp_path, hosts=hosts)
+    assert problem.code == code
+    assert problem.sentence.startswith(f"{tmp_path / 'hosts.yml'}:{line}: ")
+
+
+def test_a_file_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
+    problems_of(tmp_path)
+    (tmp_path / "group_vars" / "all.yml").write_bytes(b"---\n# gr\xfc\xdfe\n")
+    (problem,) = problems_of(tmp_path)
+    assert (problem.code, ":2: " in problem.sentence) == ("not-utf8", True)
+
+
+def test_files_that_ansible_reads_otherwise_or_not_at_all_pass(tmp_path: Path) -> None:
+    files = {
+        "hosts.ini": "[targets]\nbench ansible_port=0022\n",
+        "hosts": "[targets]\nbench\n",
+        "secrets.json": '{"luks_passphrase": 1, "luks_passphrase": 2}',
+        "hosts.yml~": "- a\n",
+        "cloud.yml": "plugin: amazon.aws.aws_ec2\nregions: [1]\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    vault = "$ANSIBLE_VAULT;1.1;AES256\n: : 30\n"
+    templates = 'fde_disks: "{{ disks }}"\nfde_stop: !unsafe timers\n'
+    assert problems_of(tmp_path, all=vault, targets=templates) == []
+
+
+def test_a_refused_text_gets_its_line_and_what_is_written(tmp_path: Path) -> None:
+    problems_of(tmp_path, all="fde_meters:\n  - {name: a, port: usb}\n  - {name: b, port: off}\n")
+    facts = {"variable": "fde_meters[1].port", "error": "fde_meters[1].port is False"}
+    located = InventoryFiles(tmp_path).located(Problem("not-text", facts, "False."))
+    assert (located.code, located.facts["text"]) == ("text-changed", "off")
+    assert located.sentence.startswith(f"{tmp_path / 'group_vars' / 'all.yml'}:3: ")
+
+
+def test_a_problem_without_a_place_is_unchanged(tmp_path: Path) -> None:
+    problems_of(tmp_path)
+    problem = Problem("type", {"variable": "fde_origin"}, "Wrong.")
+    assert InventoryFiles(tmp_path).located(problem) is problem
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
+    assert {"fde_disks", "fde_psid_revert", "fde_lab_dir"} <= known_variables()
+    names = ["fde_notfy", "fde_disks", "fde_extent_byte", "other"]
+    problems = list(unknown_variables(iter(names)))
+    assert [problem.facts["nearest"] for problem in problems] == [
+        "did you mean fde_extent_bytes?",
+        "did you mean fde_notify?",
+    ]
