@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instrumentation.meters.networked import DEVICE_ERROR, OFF, AnswerError, Reading, number
-from instrumentation.meters.rows import OVER_RANGE
+from instrumentation.meters.rows import DIRECT_V, OVER_RANGE, Product
 
 _METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
+_ANOTHER_UNIT = 100.0
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Places:
 
     The values at `errors` are empty, or false, if the device reports no error that concerns a
     channel; those at `outputs` are false, or `OFF`, if its output is off. A channel without such
-    pointers uses `errors` and `output` next to its power. The value at `login` exists if the device
-    asks for a login.
+    pointers uses `errors`, `output`, `voltage` (V) and `current` (A) next to its power. The value
+    at `login` exists if the device asks for a login.
     """
 
     power: Mapping[str, str]
@@ -32,6 +33,8 @@ class Places:
     stamps: tuple[str, ...] = ()
     errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
+    voltages: Mapping[str, str] = field(default_factory=dict)
+    currents: Mapping[str, str] = field(default_factory=dict)
     login: str = ""
 
     def reading(self, document: Any, channels: Mapping[str, str], *, counter: bool) -> Reading:
@@ -64,7 +67,30 @@ class Places:
         is_off = any(o is False or (isinstance(o, str) and o.upper() == "OFF") for o in outputs)
         flags = OVER_RANGE * bool(out_of_range) | DEVICE_ERROR * bool(errors - out_of_range)
         name = "" if stamp is None else str(stamp)
-        return Reading(tuple(power_w), tuple(energy_j), name, flags | OFF * is_off)
+        products = tuple(self._product(document, key) for key in channels)
+        return Reading(tuple(power_w), tuple(energy_j), name, products, flags | OFF * is_off)
+
+    def _product(self, document: Any, key: str) -> Product | None:
+        """Return voltage and current of a channel, None without both.
+
+        A product far above the power of a direct current is in another unit.
+        """
+        parent = _parent(self.power[key])
+        pointers = (
+            self.power[key],
+            self.voltages.get(key, f"{parent}/voltage"),
+            self.currents.get(key, f"{parent}/current"),
+        )
+        values = [value_at(document, pointer) for pointer in pointers]
+        try:
+            power, volts, amperes = (number(value, "a figure") for value in values)
+        except AnswerError:
+            return None
+        if volts < DIRECT_V and volts * amperes > _ANOTHER_UNIT * abs(power * self.power_unit_w):
+            return None
+        power_text, voltage_text, current_text = map(str, values)
+        units = self.power_unit_w, 1.0, 1.0
+        return Product.from_texts(power_text, voltage_text, current_text, units)
 
     def _counter_j(self, document: Any, key: str) -> float:
         """Return the counter of a channel, NaN if it has none.

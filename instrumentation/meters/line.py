@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -11,7 +12,15 @@ from contract.schema import Range, Text
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter, NotNegative, Positive
 from instrumentation.meters.line_pattern import Layout, Value, layout
-from instrumentation.meters.rows import GAP, OVER_RANGE, RESTART, Inbox, Opening, ParseResult
+from instrumentation.meters.rows import (
+    GAP,
+    OVER_RANGE,
+    RESTART,
+    Inbox,
+    Opening,
+    ParseResult,
+    Product,
+)
 
 
 @dataclass(frozen=True)
@@ -61,18 +70,20 @@ _SILENT_PERIODS = 3
 
 @dataclass(frozen=True)
 class _Line:
-    """One line: its arrival, the meter's time, and power and energy of each channel."""
+    """One line: its arrival, the meter's time, and the figures of each channel."""
 
     t_ns: int
     t_us: int | None
     power_w: tuple[float, ...]
     energy_j: tuple[float, ...]
+    products: tuple[Product | None, ...]
 
 
 class LineMeter(Meter):
     """Driver. Channels are the suffixes of the pattern's groups (`power_mw_cpu`: `cpu`), or `0`.
 
-    Power is that of the line, else its voltage times its current; if the meter averages these
+    Power is that of the line, else its voltage times its current; a line with all three is flagged
+    `doubtful` if they contradict each other. If the meter averages these
     separately, that product is not the mean power of a load that changes within the period. With
     a t_ group the timing is `device`: the window reaches back to the line before (one period after
     a gap), and the first line gives no record. An energy counter continues over resets (flag
@@ -192,9 +203,10 @@ class LineMeter(Meter):
                 _number(match, column["energy"]) if "energy" in column else math.nan
                 for column in self._columns
             )
+            products = tuple(_product(match, column) for column in self._columns)
         except ValueError:
             return None
-        return _Line(t_ns, t_us, powers, energies)
+        return _Line(t_ns, t_us, powers, energies, products)
 
     def _step_us(self, before: _Line, latest: _Line) -> int | None:
         """Return how far the meter's time continued, in µs; None if it did not or cannot have."""
@@ -246,8 +258,20 @@ class LineMeter(Meter):
             window_s,
             line.power_w,
             energy_j=[base_j + energy_j for base_j, energy_j in sums],
+            products=line.products,
             flags=flags,
         )
+
+
+def _product(match: re.Match[bytes], column: Mapping[str, Value]) -> Product | None:
+    """Return voltage and current next to a power; None without all three."""
+    if not {"power", "voltage", "current"} <= column.keys():
+        return None
+    values = [column[name] for name in ("power", "voltage", "current")]
+    for value in values:
+        _number(match, value)
+    power, voltage, current = ((match[value.index] or b"").decode() for value in values)
+    return Product.from_texts(power, voltage, current, [value.factor for value in values])
 
 
 def _number(match: re.Match[bytes], value: Value) -> float:

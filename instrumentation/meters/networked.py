@@ -26,10 +26,17 @@ from instrumentation.accuracy import (
 )
 from instrumentation.meters.answers import Answer, Answers
 from instrumentation.meters.base import Meter, NotNegative, Positive
-from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, RESTART, ParseResult
+from instrumentation.meters.rows import (
+    COMMON_WORDS,
+    GAP,
+    OVER_RANGE,
+    RESTART,
+    ParseResult,
+    Product,
+)
 from instrumentation.trace import Fault
 
-LATE, DEVICE_ERROR, OFF = 8, 16, 32
+LATE, DEVICE_ERROR, OFF = 16, 32, 64
 PROMPT_S = 0.5  # an answer that takes longer is flagged
 USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one took
 ONLY_CHANNEL = "0"
@@ -55,12 +62,14 @@ class Reading:
     """Power (W) and, if the answer has it, the meter's counter (J, or NaN) of each channel.
 
     `stamp` is the meter's identifier of the reading, if it gives one: the same stamp is the same
-    reading. `flags` are those that the meter reports.
+    reading. `products` are voltages and currents of the channels. `flags` are those that the meter
+    reports.
     """
 
     power_w: tuple[float, ...]
     energy_j: tuple[float, ...] = ()
     stamp: str = ""
+    products: tuple[Product | None, ...] = ()
     flags: int = 0
 
 
@@ -123,7 +132,8 @@ class Networked(Meter):
     `over-range` (the meter reports it, or the power reaches `range_w`; also the reading after one
     that was lost for that), `late` (the answer took longer than half a second, so the reading may
     be older than `arrival_delay_limit_s`), `device-error` (the meter reports an error; also the
-    reading after one that was lost for that), `off` (its output is off, yet it reports a power).
+    reading after one that was lost for that), `doubtful` (the power contradicts the voltage and the
+    current next to it), `off` (its output is off, yet it reports a power).
     The first reading of a connection is not used: its window is unknown. A counter is used only
     when it has just moved: many move once a minute or by whole watt-hours and are old in between.
     """
@@ -255,7 +265,15 @@ class Networked(Meter):
             self._fault(t_ns, "gap", f"{max(1, round(passed) - 1)} readings are missing")
         if self._asked_ns is not None and t_ns - self._asked_ns > PROMPT_S * 1e9:
             flags |= LATE
-        self._out.add(t_ns, None, self.period_s, reading.power_w, energy_j=energy_j, flags=flags)
+        self._out.add(
+            t_ns,
+            None,
+            self.period_s,
+            reading.power_w,
+            energy_j=energy_j,
+            products=reading.products,
+            flags=flags,
+        )
 
     def _continue_counters(self, energy_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
         """Return the counters continued over restarts, NaN if unmoved; and if one restarted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ NO_TIME = int(np.iinfo(np.int64).min)
 GAP = 1  # records before this one are missing
 RESTART = 2  # the meter's time restarted
 OVER_RANGE = 4  # the reading is beyond the meter's range
-COMMON_WORDS = ("gap", "restart", "over-range")
+DOUBTFUL = 8  # the power contradicts voltage and current
+COMMON_WORDS = ("gap", "restart", "over-range", "doubtful")
 
 _PACKED_RECORDS = 1 << 14
 _MOST_FAULTS = 10_000
@@ -47,6 +49,43 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.t_mono_ns)
+
+
+DIRECT_V = 80.0  # below it no mains: the current is direct, and power the product
+PRODUCT_SHARE = 0.05  # by which three separately calibrated readings may differ
+
+
+class Product(NamedTuple):
+    """Voltage and current next to a power, and the VA that the last digits leave open."""
+
+    voltage_v: float
+    current_a: float
+    margin_va: float
+
+    @classmethod
+    def from_texts(cls, power: str, voltage: str, current: str, units: Sequence[float]) -> Product:
+        """Parse three numbers as the meter writes them, in these units (W, V, A)."""
+        digits = [u * _last_digit(t) for u, t in zip(units, (power, voltage, current), strict=True)]
+        voltage_v, current_a = units[1] * float(voltage), units[2] * float(current)
+        margin_va = digits[0] + abs(current_a) * digits[1] + abs(voltage_v) * digits[2]
+        return cls(voltage_v, current_a, margin_va)
+
+    def is_exceeded(self, power_w: float, share: float = PRODUCT_SHARE) -> bool:
+        """Return whether a power is more than the product (Cauchy and Schwarz)."""
+        product_va = abs(self.voltage_v * self.current_a)
+        return abs(power_w) > (1 + share) * product_va + self.margin_va
+
+    def contradicts(self, power_w: float) -> bool:
+        """Return whether a power cannot be that of this voltage and current."""
+        least_w = (1 - PRODUCT_SHARE) * abs(self.voltage_v * self.current_a) - self.margin_va
+        is_low = abs(self.voltage_v) < DIRECT_V and abs(power_w) < least_w
+        return is_low or self.is_exceeded(power_w)
+
+
+def _last_digit(text: str) -> float:
+    """Return the value of one in the last digit of a number."""
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    return float(10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +116,16 @@ class RowBuilder:
         power_w: Sequence[float],
         *,
         energy_j: Sequence[float] | None = None,
+        products: Sequence[Product | None] = (),
         flags: int = 0,
     ) -> None:
-        """Add one record; `power_w` and `energy_j` have a value for each channel."""
+        """Add one record; `power_w` and `energy_j` have a value for each channel.
+
+        So have `products`, if the record has voltages and currents: a power that contradicts them
+        is flagged.
+        """
+        pairs = zip(products, power_w, strict=False)
+        flags |= DOUBTFUL * any(product and product.contradicts(w) for product, w in pairs)
         if len(self._records) >= _PACKED_RECORDS:
             self._packed.append(self._pack())
         time_us = NO_TIME if t_device_us is None else t_device_us

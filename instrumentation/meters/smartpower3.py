@@ -26,6 +26,7 @@ from instrumentation.accuracy import LINEARITY, Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import (
     COMMON_WORDS,
+    DOUBTFUL,
     GAP,
     RESTART,
     Ints,
@@ -169,9 +170,8 @@ class Settings:
     interval_ms: _Interval = 10
 
 
-_OFF = {"0": 8, "1": 16}
-_TRIPPED = {"0": 32, "1": 64}
-_DOUBTFUL = 128
+_OFF = {"0": 16, "1": 32}
+_TRIPPED = {"0": 64, "1": 128}
 
 
 class SmartPower3(Meter):
@@ -200,7 +200,6 @@ class SmartPower3(Meter):
         "off-1",
         "tripped-0",
         "tripped-1",
-        "doubtful",
     )
     Settings: ClassVar[type[Any]] = Settings
     accuracy = Accuracy(
@@ -280,7 +279,7 @@ class SmartPower3(Meter):
             return count  # without a time before it, its window is unknown
         flags: Any = GAP * bool(steps.missing_ms) | RESTART * steps.restarted
         figures = figures[:, :count]
-        flags |= _DOUBTFUL * doubtful_lines(figures)
+        flags |= DOUBTFUL * doubtful_lines(figures)
         for n, (output, is_off) in enumerate(_OFF.items()):
             if output in self.channels:
                 flags |= is_off * (figures[8 + 4 * n] == 0)

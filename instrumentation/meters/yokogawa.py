@@ -16,6 +16,7 @@ from instrumentation.meters.rows import (
     OVER_RANGE,
     Inbox,
     ParseResult,
+    Product,
 )
 from instrumentation.meters.yokogawa_ranges import (
     VOLTAGE_RANGES_V,
@@ -49,18 +50,9 @@ def number(text: str) -> float:
     return math.copysign(math.inf, value) if abs(value) >= _NOTHING else value
 
 
-def is_plausible(power_w: float, voltage_v: float, current_a: float, range_w: float) -> bool:
-    """Return whether a power can belong to these rms values.
-
-    It is at most their product (Cauchy and Schwarz), plus the errors of three readings. Readings
-    that are not finite are plausible.
-    """
-    limit_w = 1.02 * abs(voltage_v * current_a) + 0.01 * range_w
-    return not abs(power_w) > limit_w or not math.isfinite(power_w)
-
-
-_AUTO_RANGE = 8
-_RANGE_CHANGED = 16
+_PRODUCT_SHARE, _RANGE_SHARE = 0.02, 0.01  # of the product and the range, errors of readings
+_AUTO_RANGE = 16
+_RANGE_CHANGED = 32
 _IDENTITY = "*IDN?"
 _ERROR = ":STAT:ERR?"
 _EVENT = ":STAT:EESR?"
@@ -117,7 +109,8 @@ class Yokogawa(Meter):
         power_w, volts, amperes, range_v, range_a = (number(match[name]) for name in _NUMBERS)
         if range_v not in VOLTAGE_RANGES_V or range_a not in self.settings.current_ranges_a:
             return None
-        if not is_plausible(power_w, volts, amperes, range_v * range_a):
+        product = Product(volts, amperes, _RANGE_SHARE * range_v * range_a)
+        if math.isfinite(power_w) and product.is_exceeded(power_w, _PRODUCT_SHARE):
             return None
         return Reading(power_w, volts, amperes, (range_v, range_a), int(match["C"]))
 

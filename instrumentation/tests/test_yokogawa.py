@@ -10,7 +10,7 @@ import pytest
 
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
-from instrumentation.meters.yokogawa import Yokogawa, is_plausible, number
+from instrumentation.meters.yokogawa import Yokogawa, number
 from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
 from instrumentation.tests.simulators import registry as simulators
 from instrumentation.tests.simulators.wt310 import WT310Simulator
@@ -233,21 +233,3 @@ def test_a_held_meter_is_set_up_again(kind: str) -> None:
 @pytest.mark.parametrize("text", ["INF", "9.9E37", "9.91E+37", "-9.9E+37"])
 def test_values_beyond_the_range_are_infinite(text: str) -> None:
     assert math.isinf(number(text))
-
-
-@pytest.mark.parametrize(
-    ("power_w", "current_a", "expected"),
-    [
-        (187.0, 0.813, True),
-        (-187.0, 0.813, True),
-        (187.0, 0.0813, False),  # a digit of the current is lost
-        (1870.0, 0.813, False),
-        (2.0, 0.0, True),  # small readings are told as nothing
-        (math.inf, 0.813, True),
-        (187.0, math.inf, True),
-    ],
-)
-def test_power_belongs_to_voltage_and_current(
-    power_w: float, current_a: float, expected: bool
-) -> None:
-    assert is_plausible(power_w, 230.0, current_a, 300.0) is expected

@@ -155,7 +155,7 @@ class Look(NamedTuple):
     t_ns: int
 
 
-_LATE = 8
+_LATE = 16
 _MOST_BYTES = 1 << 14  # far more than any answer
 _STEP_NS = 10_000_000  # between two reads while a change is due
 _LEAD_NS = 10_000_000  # how long before the earliest time of a change they begin

@@ -41,7 +41,7 @@ from instrumentation.trace import Fault, Pieces
 
 SUPPLY_V = 3.3
 MAX_LEVEL = 1023
-_MARKER = 8
+_MARKER = 16
 _NOTHING: Ints = np.zeros(0, np.int64)
 _RAILS = ("0", "1", "2", "3")
 

@@ -187,7 +187,7 @@ def test_a_window_with_an_unobserved_end_is_flagged_late() -> None:
         if not busy and (request := meter.request(t_ns)):
             meter.on_request_sent(request, t_ns)
             flags += meter.feed(simulator.receive(request), t_ns).rows.flags.tolist()
-    assert flags == [0, 0, 0, 0, 8, 0, 0, 0, 0]
+    assert flags == [0, 0, 0, 0, 16, 0, 0, 0, 0]
 
 
 def test_late_answer_is_not_taken_for_the_next() -> None:

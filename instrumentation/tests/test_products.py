@@ -1,0 +1,104 @@
+"""Test that a power which contradicts the voltage and current next to it is flagged."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from contract.strict_json import Document
+from instrumentation.meters.answers import envelope
+from instrumentation.meters.http import HttpMeter
+from instrumentation.meters.line import LineMeter
+from instrumentation.meters.rows import DOUBTFUL, Product
+from instrumentation.tests.meter_helpers import flag_words
+
+SECOND_NS = 10**9
+LINE = r"(?P<voltage_v>\S+) V (?P<current_ma>\S+) mA (?P<power_mw>\S+) mW"
+LIMITS: Document = {"relative_limit": 0.01, "absolute_limit_w": 0.0, "accuracy_source": "x"}
+GENERIC: Document = {"profile": "generic", "path": "/x", "period_s": 1, "resolution_w": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("power_w", "current_a", "is_exceeded"),
+    [
+        (187.0, 0.813, False),
+        (-187.0, 0.813, False),
+        (187.0, 0.0813, True),  # a digit of the current is lost
+        (1870.0, 0.813, True),
+        (2.0, 0.0, False),  # a small current may be shown as none
+        (187.0, math.inf, False),
+    ],
+)
+def test_a_power_exceeds_the_product_or_not(
+    power_w: float, current_a: float, is_exceeded: bool
+) -> None:
+    assert Product(230.0, current_a, 3.0).is_exceeded(power_w, 0.02) is is_exceeded
+
+
+@pytest.mark.parametrize(
+    ("line", "is_flagged"),
+    [
+        ("8.843 V 35.736 mA 253 mW", True),  # 80 % of the product of a direct current
+        ("8.843 V 35.736 mA 316 mW", False),
+        ("8.843 V 35.736 mA 395 mW", True),
+        ("12.1 V 1500 mA 18.15 mW", True),  # W, called mW
+        ("3.3 V 0.9 mA 2 mW", False),  # within the last digits
+        ("230.1 V 500 mA 81000 mW", False),  # a power factor of 0.7
+        ("230.1 V 500 mA 125000 mW", True),
+        ("0.00 V 0.0 mA 0 mW", False),
+    ],
+)
+def test_a_line_whose_power_contradicts_its_product_is_flagged(line: str, is_flagged: bool) -> None:
+    meter = LineMeter({"0": "system"}, {"pattern": LINE, "period_s": 1.0, **LIMITS})
+    meter.opened()
+    meter.feed(b"\n", 0)
+    result = meter.feed(line.encode() + b"\n", SECOND_NS)
+    assert [bool(flags & DOUBTFUL) for flags in result.rows.flags] == [is_flagged]
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer", "words"),
+    [
+        (
+            {"profile": "shelly-switch"},
+            {"apower": 3200.0, "voltage": 227.2, "current": 9.15},
+            "doubtful",
+        ),
+        ({"profile": "shelly-switch"}, {"apower": 1.2, "voltage": 230.1, "current": 0.0}, ""),
+        ({"profile": "shelly-switch"}, {"apower": 40.0, "voltage": 230.1, "current": 0.31}, ""),
+        ({"profile": "shelly-switch"}, {"apower": 40.0, "voltage": 230.1}, ""),
+        (
+            {"profile": "tasmota"},
+            {"StatusSNS": {"ENERGY": {"Power": 600, "Voltage": 230, "Current": 0.9}}},
+            "doubtful",
+        ),
+        (
+            {**GENERIC, "power": "/sensor/power"},
+            {"sensor": {"power": 3200, "voltage": 227.2, "current": 9.15}},
+            "doubtful",
+        ),
+        (  # the current is in mA
+            {**GENERIC, "power": "/sensor/power"},
+            {"sensor": {"power": 18.1, "voltage": 12.1, "current": 1500}},
+            "",
+        ),
+        (
+            {**GENERIC, "power": "/power"},
+            {"power": 9.7, "voltage": 12.12, "current": 1.002},
+            "doubtful",
+        ),
+    ],
+)
+def test_an_answer_whose_power_contradicts_its_product_is_flagged(
+    settings: Document, answer: Document, words: str
+) -> None:
+    meter = HttpMeter({"0": "system"}, settings)
+    meter.opened()
+    for second in range(2):
+        request = meter.request(second * SECOND_NS)
+        meter.on_request_sent(request, second * SECOND_NS)
+        body = envelope("200 OK", json.dumps(answer).encode())
+        result = meter.feed(body, second * SECOND_NS + 1)
+    assert flag_words(HttpMeter, result) == [words]
