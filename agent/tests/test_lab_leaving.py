@@ -1,4 +1,8 @@
-"""Leaving a configuration that somebody holds: it always ends closed and locked."""
+"""Leaving a configuration that somebody holds: it always ends closed and locked.
+
+`make test` tries every configuration and every kind of holder once, `make test-all` more pairs of
+them.
+"""
 
 from __future__ import annotations
 
@@ -46,23 +50,34 @@ NESTED = f"mkdir {MOUNT_POINT}/in; mount -t tmpfs none {MOUNT_POINT}/in; "
 OPENS = "(exec 9</dev/mapper/fde-data; exec sleep 900) & "
 SUSPENDED = f"touch {MOUNT_POINT}/a; timeout 60 cryptsetup luksSuspend fde-data; "
 CASES = [
+    Case("plain", NESTED, "", "busy"),
+    Case("luks1", LOOP, "losetup -d /dev/loop7", "busy", "loop7"),
+    Case("no-header", SWAP),
+    Case("cascade", OPENS, GONE, "held", "sleep["),
+    Case("luks2", LEAKS + FREEZE, GONE, "held", f"{MOUNT_POINT} for sleep["),
+    Case("opal", f"dmsetup suspend fde-data; {SITS}", GONE, "busy", "sleep["),
+    Case("opal", f"mount --bind {MOUNT_POINT} /mnt; "),
+    # As by an agent that was killed while its workload had suspended it: nobody waits for it.
+    Case("opal", SUSPENDED),
+]
+FURTHER_CASES = [
     *(Case(name, SITS, GONE, "busy", "sleep[") for name in ("plain", "opal", *ON_PLAIN)),
     Case("opal", LEAKS, GONE, "held", f"{MOUNT_POINT} for sleep["),
-    Case("luks2", LEAKS + FREEZE, GONE, "held", f"{MOUNT_POINT} for sleep["),
     Case("opal", FREEZE),
     Case("luks2", FREEZE + SITS, GONE, "busy", "sleep["),
-    Case("opal", f"dmsetup suspend fde-data; {SITS}", GONE, "busy", "sleep["),
     Case("luks2", LOOP, "losetup -d /dev/loop7", "busy", "loop7"),
     Case("opal", SWAP),
     Case("opal", NESTED, "", "busy"),
-    Case("opal", f"mount --bind {MOUNT_POINT} /mnt; "),
-    *(Case(name, OPENS, GONE, "held", "sleep[") for name in ("opal", "luks2", "cascade")),
-    # As by an agent that was killed while its workload had suspended it: nobody waits for it.
-    *(Case(name, SUSPENDED) for name in ("opal", "luks2")),
+    *(Case(name, OPENS, GONE, "held", "sleep[") for name in ("opal", "luks2")),
+    Case("luks2", SUSPENDED),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in FURTHER_CASES)],
+    ids=str,
+)
 def test_leaving_ends_locked_in_spite_of_any_user(target: Target, case: Case) -> None:
     target.agent(f"storage enter {case.configuration}")
     target.lab.ssh(f"{{ {case.make} }} >/dev/null 2>&1 </dev/null; sleep 0.5")

@@ -1,4 +1,8 @@
-"""A wrong PIN costs one try a command, and never the drive's last ones: the drive itself counts."""
+"""A wrong PIN costs one try a command, and never the drive's last ones: the drive itself counts.
+
+`make test` tries `prepare`, a suite, and the limits of each authority, which include `teardown` and
+`storage leave`; `make test-all` also tries every command by itself.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +71,12 @@ def cost(target: Target, arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "command",
     [
-        *("prepare", "teardown", "storage leave"),
-        *("storage enter plain", "storage enter opal", "storage prove plain opal"),
+        "prepare",
+        pytest.param("teardown", marks=pytest.mark.slow),
+        pytest.param("storage leave", marks=pytest.mark.slow),
+        pytest.param("storage enter plain", marks=pytest.mark.slow),
+        pytest.param("storage enter opal", marks=pytest.mark.slow),
+        pytest.param("storage prove plain opal", marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_pin_costs_one_try(target: Target, command: str) -> None:

@@ -3,6 +3,11 @@
 Whatever was interrupted is simply done again and must come to the same end as if nothing had
 happened. Where the agent on the target still works, the next one leaves it alone and says who it
 is. The tests tell one story in the order in which they stand: each begins where the last one ended.
+
+`make test` tries a moment of each kind: a link lost while provisioning and around a suite, an agent
+killed while it partitions, between owning and locking, and in teardown, an ownership taken by half,
+and power lost while owning and with a configuration entered. `make test-all` adds a link lost in a
+check and in teardown, an orphan while owning, and an agent killed as it sets the PIN.
 """
 
 from __future__ import annotations
@@ -207,6 +212,7 @@ def test_a_link_lost_in_mid_provisioning(bench: Bench) -> None:
     bench.assert_whole()
 
 
+@pytest.mark.slow
 def test_a_link_lost_in_mid_check(bench: Bench) -> None:
     """It wrote nothing, and takes itself away even so."""
     trap = bench.trap(LOOKING, "cut")
@@ -254,7 +260,10 @@ def test_a_link_lost_at_the_start_and_the_end_of_a_suite(bench: Bench, tmp_path:
     bench.assert_whole()
 
 
-@pytest.mark.parametrize(("moment", "action"), [(PARTITIONING, "kill"), (OWNING, "orphan")])
+@pytest.mark.parametrize(
+    ("moment", "action"),
+    [(PARTITIONING, "kill"), pytest.param(OWNING, "orphan", marks=pytest.mark.slow)],
+)
 def test_an_agent_killed_in_mid_provisioning(bench: Bench, moment: str, action: str) -> None:
     """Alone or with the program that it had called; an orphan still holds the disks."""
     bench.agent("teardown")
@@ -293,7 +302,10 @@ def killed_after(bench: Bench, arguments: str, method: str, table: str) -> None:
     bench.lab.ssh("while pgrep -x cryptsetup; do sleep 0.2; done")
 
 
-@pytest.mark.parametrize(("method", "table"), [("Set", "C_PIN"), ("Set", "Locking")])
+@pytest.mark.parametrize(
+    ("method", "table"),
+    [pytest.param("Set", "C_PIN", marks=pytest.mark.slow), ("Set", "Locking")],
+)
 def test_an_agent_killed_between_owning_and_locking(bench: Bench, method: str, table: str) -> None:
     """The drive has our PIN, and nothing else is as it must be."""
     bench.agent("teardown")
@@ -345,6 +357,7 @@ def test_an_agent_killed_in_mid_teardown(bench: Bench) -> None:
     bench.assert_blank()
 
 
+@pytest.mark.slow
 def test_a_link_lost_in_mid_teardown(bench: Bench) -> None:
     bench.controller.prepare()
     trap = bench.trap(CLEARING, "cut")

@@ -1,4 +1,7 @@
-"""A target that root cannot log in to: an ordinary user's sudo does all, from check to teardown."""
+"""A target that root cannot log in to: an ordinary user's sudo does all, from check to teardown.
+
+`make test` tries a sudo that asks for a password, `make test-all` also one that does not.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,13 @@ def test_who_may_not_use_sudo_is_told(by_sudo: Controller) -> None:
     assert "sudo-denied" in result.stdout or "sudo-password" in result.stdout
 
 
-@pytest.mark.parametrize("with_password", [False, True], ids=["no-password", "password"])
+@pytest.mark.parametrize(
+    "with_password",
+    [
+        pytest.param(False, id="no-password", marks=pytest.mark.slow),
+        pytest.param(True, id="password"),
+    ],
+)
 def test_an_ordinary_user_does_all(
     with_password: bool, by_sudo: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
