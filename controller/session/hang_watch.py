@@ -74,7 +74,7 @@ class HangWatch:
         self._tried = True
         hangs = f"the target has been hanging for {minutes(hung_s)}"
         if sum(1 for _ in strict_json.lines(PowerLine, self.suite_dir / FILE)) >= self.switch.most:
-            self.board.warn(f"{hangs}; it was switched off and on {self.switch.most} times")
+            self.board.warn(f"{hangs}; all {self.switch.most} power cycles have been tried")
             return
         cause: HangCause = "lost" if hung_s == lost_s else "stuck"
         line = PowerLine(monotonic_ns(), boot_id(), cause, round(hung_s, 1))

@@ -84,7 +84,7 @@ def return_power(
                 say(failure)
                 report(failure)
             if is_stopped():
-                raise ControllerError("target-off", reason=failure)
+                raise ControllerError("target-off", reason=failure.rstrip("."))
             time.sleep(RETRY_S)
             return reached()
 

@@ -198,6 +198,19 @@ def test_a_target_left_off_is_refused_until_it_answers() -> None:
     assert not mark.exists()
 
 
+def test_a_switch_that_fails_once_more_ends_a_stopped_command_with_its_reason(
+    scene_away: Scene,
+) -> None:
+    mark = off_mark(TARGET.host)
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    target = replace(TARGET, power=scene_away.switch)
+    Path(f"{scene_away.log}.state").write_text("off\n", encoding="utf-8")
+    with refuses("target-off") as caught:
+        return_power(target, lambda: False, print, is_stopped=lambda: True)
+    assert "and the switch reports off. Switch it on" in str(caught.value)
+
+
 def test_a_target_left_off_is_refused_before_it_is_asked(
     scene_away: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
