@@ -13,7 +13,7 @@ from contract.private import expanded
 from instrumentation.ports import PortError
 
 OPEN_LIMIT_S = 2.0  # for a connection
-_USUAL_PORTS = {"http": 80, "https": 443, "ipmi": 623}
+_USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def tls_context(ca_file: str) -> ssl.SSLContext:

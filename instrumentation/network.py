@@ -1,6 +1,7 @@
-"""Connections to meters on a network: HTTP, IPMI, and instruments by VISA over TCP.
+"""Connections to meters on a network: HTTP, and instruments by VISA over TCP.
 
-A driver writes lines, and stream.raw records them: `GET PATH`, ipmitool's commands, or SCPI.
+A driver writes lines, and stream.raw records them: `GET PATH`, or SCPI. A driver of another address
+connects by its own `Meter.connect`.
 Secrets are read from their file at each opening and added here, and so are in no recording. A late
 answer counts as none; a host that refuses, or cannot be reached when the meter is opened, raises
 OSError, as a lost port does.
@@ -10,18 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import shutil
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any, cast
 
-from contract import system_text
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
-from instrumentation.endpoints import OPEN_LIMIT_S, endpoint, explain_missing
+from instrumentation.endpoints import OPEN_LIMIT_S, explain_missing
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter
 from instrumentation.meters.http import PROFILES
@@ -55,8 +52,7 @@ def open_network_meter(address: str, meter: Meter) -> Transport:
             ca_file=meter.ca_file,
             limit_s=meter.answer_limit_s,
         )
-    host, port, _ = endpoint(address)
-    return IpmiTransport(host, port, secret=secret, limit_s=blocked_s)
+    return meter.connect(address, secret, blocked_s)
 
 
 def recognise_plug(address: str) -> tuple[str, tuple[str, ...]]:
@@ -91,46 +87,6 @@ def recognise_plug(address: str) -> tuple[str, tuple[str, ...]]:
         if keys:
             return name, tuple(keys)
     raise PortError(errno.ENODEV, why)
-
-
-class IpmiTransport(QueryTransport):
-    """Commands of ipmitool by IPMI 2.0 (`lanplus`); `secret` is `user:password`.
-
-    The password is passed in the program's environment, not on its command line.
-    """
-
-    _answers_all = True
-
-    def __init__(self, host: str, port: int, *, secret: str, limit_s: float) -> None:
-        super().__init__()
-        if shutil.which("ipmitool") is None:
-            raise PortError(errno.ENOPKG, "the program ipmitool is missing: install its package")
-        user, _, password = secret.partition(":")
-        self._argv = ["ipmitool", "-I", "lanplus", "-H", host, "-p", str(port), "-U", user, "-E"]
-        self._environment = {**os.environ, "LC_ALL": "C", "IPMITOOL_PASSWORD": password}
-        self._limit_s = limit_s
-
-    def _put(self, message: bytes) -> None:
-        self._message = message.decode("ascii").split()
-
-    def _get(self) -> bytes:
-        try:
-            process = subprocess.run(
-                [*self._argv, *self._message],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._limit_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
-        if process.returncode:
-            return envelope(_one_line(system_text.decode(process.stderr)), b"")
-        return envelope("ok", process.stdout)
-
-    def close(self) -> None:
-        """Do nothing: no connection stays open between two questions."""
 
 
 class VisaTransport(QueryTransport):
@@ -278,7 +234,7 @@ class _PyvisaInstrument:
             )
         except Exception as error:  # noqa: BLE001 - pyvisa raises plain exceptions
             self._manager.close()
-            raise OSError(errno.ECONNREFUSED, _one_line(error)) from None
+            raise OSError(errno.ECONNREFUSED, one_line(error)) from None
         self._limit_s = limit_s
         self._instrument.read_termination = "\n"
 
@@ -286,7 +242,7 @@ class _PyvisaInstrument:
         try:
             self._instrument.write_raw(message)
         except Exception as error:  # noqa: BLE001 - as above
-            raise OSError(errno.EIO, _one_line(error)) from None
+            raise OSError(errno.EIO, one_line(error)) from None
 
     def clear(self, quiet_s: float) -> None:
         """Clear the device at the begin of a session; its answers carry their question's number."""
@@ -301,8 +257,8 @@ class _PyvisaInstrument:
             return bytes(self._instrument.read_bytes(MOST_BODY_BYTES, break_on_termchar=True))
         except Exception as error:  # noqa: BLE001 - as above
             if getattr(error, "error_code", None) == self._timeout:
-                raise TimeoutError(_one_line(error)) from None
-            raise OSError(errno.EIO, _one_line(error)) from None
+                raise TimeoutError(one_line(error)) from None
+            raise OSError(errno.EIO, one_line(error)) from None
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -310,5 +266,6 @@ class _PyvisaInstrument:
             self._manager.close()
 
 
-def _one_line(error: object) -> str:
+def one_line(error: object) -> str:
+    """Return the text of an error in one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__

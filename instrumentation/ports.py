@@ -5,8 +5,8 @@ A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
 of the driver's ids. It is looked up again at each opening, for a meter that is plugged in again may
 get another number. In another socket it is accepted by a unique serial number; many adapters have
 none, or all of a kind the same. On a network it is at `http://HOST[:PORT]`, `https://…`,
-`ipmi://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`, VISA's name of an instrument. A network is
-never searched.
+`TCPIP::HOST::PORT::SOCKET`, VISA's name of an instrument, or at a driver's `SCHEME://HOST[:PORT]`.
+A network is never searched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 
 _USB = re.compile(r"usb(?::([0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?::(?P<serial>.+)|@(?P<location>.+))?)?")
-_URL = re.compile(r"(https?|ipmi)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?")
+_URL = re.compile(r"[a-z]+://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?")
 _VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
 _NETWORK = re.compile(r"\w+://|TCPIP\d*::")
 # A part of an address that contains a login.
@@ -188,7 +188,7 @@ def is_network(port: str) -> bool:
 
 
 def form_of(port: str) -> str:
-    """Return the form of a port: `http`, `https`, `ipmi`, `tcpip`, or `port` of this machine."""
+    """Return the form of a port: `http` or another scheme, `tcpip`, or `port` of this machine."""
     if not is_network(port):
         return "port"
     return "tcpip" if port.startswith("TCPIP") else port.partition(":")[0]
@@ -200,8 +200,8 @@ def check_form(port: str) -> None:
         if "@" in port or SECRET_QUERY.search(port):  # not shown: it may contain a password
             raise ValueError("a login does not belong into the address: put it into secret_file.")
         raise ValueError(
-            f"{port} names no meter: write http://HOST, https://HOST or ipmi://HOST, each with "
-            ":PORT where it is another than usual, or TCPIP::HOST::PORT::SOCKET."
+            f"{port} names no meter: write http://HOST or https://HOST, each with :PORT where it "
+            "is another than usual, or TCPIP::HOST::PORT::SOCKET."
         )
     if (port == "usb" or port.startswith("usb:")) and not _USB.fullmatch(port):
         raise ValueError(

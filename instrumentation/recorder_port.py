@@ -82,7 +82,7 @@ def foreign_error(config: MeterEntry, data: bytes, device: str, reason: str = ""
 _FORMS = {
     "port": "a serial port",
     "tcpip": "TCPIP::HOST::PORT::SOCKET",
-    **{name: f"{name}://HOST" for name in ("http", "https", "ipmi")},
+    **{name: f"{name}://HOST" for name in ("http", "https")},
 }
 
 
@@ -108,7 +108,7 @@ def check_meter(entry: MeterEntry) -> MeterEntry:
         raise RecorderError("pseudo-terminal", meter=entry.name, port=entry.port)
     meter = driver_of(entry)
     if form_of(entry.port) not in meter.addresses:
-        forms = " or ".join(_FORMS[form] for form in meter.addresses)
+        forms = " or ".join(_FORMS.get(form, f"{form}://HOST") for form in meter.addresses)
         facts = {"meter": entry.name, "kind": entry.kind, "port": entry.port}
         raise RecorderError("wrong-form", **facts, forms=forms)
     if baud < ("port" in meter.addresses):

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict
 
 from contract import schema
 from contract.problem import ProblemError
@@ -15,6 +15,9 @@ from contract.strict_json import Document
 from instrumentation.accuracy import Accuracy, DescribedAccuracy, calibration
 from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, RowBuilder, join_results
 from instrumentation.trace import Pieces
+
+if TYPE_CHECKING:
+    from instrumentation.transports import Transport
 
 _MOST = 1e12  # of any figure of a setting
 Positive = Annotated[float, Range(above=0, most=_MOST)]
@@ -121,6 +124,13 @@ class Meter(ABC):
     def answer_limit_s(self) -> float:
         """How long to wait for an answer over the network, in s."""
         return float(getattr(self.settings, "answer_limit_s", 2.0))
+
+    def connect(self, address: str, secret: str, limit_s: float) -> Transport:
+        """Connect to an address that is neither HTTP nor VISA, as its `addresses` name it.
+
+        `limit_s` is how long an answer may block. Raises OSError.
+        """
+        raise NotImplementedError
 
     def available_channels(self) -> tuple[str, ...]:
         """Return the meter's names of its channels with these settings."""

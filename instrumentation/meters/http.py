@@ -1,15 +1,13 @@
-"""Driver of meters that answer HTTP with JSON: plugs, Home Assistant, Redfish, Prometheus, others.
+"""Driver of meters that answer HTTP with JSON: plugs, Home Assistant, others.
 
 Shelly, first generation: shelly-api-docs.shelly.cloud/gen1, `/status` (`total` of `meters` is in
 watt-minutes, of `emeters` in Wh); later ones: shelly-api-docs.shelly.cloud/gen2, Switch.GetStatus,
 PM1.GetStatus, EM.GetStatus and EM1.GetStatus, with their `errors`. Tasmota: tasmota.github.io/docs/
 Commands, `Status 8` (`Total` in kWh, one figure for all sockets unless it is a list; without
 `WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/api/rest;
-`last_reported` changes with each report of a state. Redfish: a machine's management controller
-(BMC) by DMTF's schema Power, `PowerConsumedWatts` of the first four of `PowerControl`, untried on a
-real one. Prometheus: prometheus.io/docs/prometheus/latest/querying/api, an instant query of one
-series. None of them states over which time its power is averaged, how often it is refreshed, or its
-limits of error: 1 s is taken for the refresh of the plugs.
+`last_reported` changes with each report of a state. None of them states over which time its power
+is averaged, how often it is refreshed, or its limits of error: 1 s is taken for the refresh of the
+plugs.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
 from instrumentation.meters.json_paths import Places, value_at
 from instrumentation.meters.networked import (
+    AVERAGING_UNKNOWN,
     ONLY_CHANNEL,
     AnswerError,
     Networked,
@@ -37,6 +36,22 @@ from instrumentation.meters.networked import (
 from instrumentation.ports import SECRET_QUERY
 
 _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
+# Services that no profile makes a meter of a phase: name, path and reason.
+_NO_METERS = (
+    ("redfish", "/redfish/", "a controller shows a mean of up to a minute"),
+    (
+        "prometheus",
+        "/api/v1/query",
+        "a query returns the last scraped value even of a dead exporter",
+    ),
+)
+# Units that the name of a figure states, in W; None for an energy. And names of a unit beside it.
+_NAMED_UNITS = (
+    (re.compile(r"(?i:joules?|watt_?hours?)|(?:^|_)[jJ]$|(?:^|_|[a-z])[kMm]?[Ww]h$"), None),
+    (re.compile(r"(?i:milli_?watts?)$|(?:^|_)mw$|mW$"), 1e-3),
+    (re.compile(r"(?i:kilo_?watts?)$|(?:^|_)kw$|kW$"), 1e3),
+)
+_UNIT_KEYS = ("unit", "units", "uom", "unit_of_measurement")
 _Pointer = Annotated[
     str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
 ]
@@ -78,17 +93,18 @@ class Settings(NetworkSettings):
     """See `NetworkSettings`.
 
     `profile` is the sort of device, `id` the number of a Shelly's switch or meter, `entity` the
-    sensor of Home Assistant, the chassis of a Redfish service, the query of Prometheus. The generic
-    profile has `path`, the part behind its address, and `power`, `energy` and `stamp` as JSON
-    Pointers, for several channels `{channel: pointer}`; `""` is the whole document. With
-    `counter: false` the meter's energy counter is not read. `ca_file` contains the certificates of
-    the authorities to trust with TLS, or that of the device.
+    sensor of Home Assistant. The generic profile has `path`, the part behind its address, and
+    `power`, `energy`, `stamp` and `unit` (a text: mW, W or kW) as JSON Pointers, for several
+    channels `{channel: pointer}`; `""` is the whole document. Readings are flagged unless it also
+    has `averaged_s`. With `counter: false` the meter's energy counter is not read. `ca_file`
+    contains the certificates of the authorities to trust with TLS, or that of the device.
     """
 
-    profile: Annotated[str, Text("|".join((*PROFILES, "generic")), f"take {', '.join(PROFILES)}")]
+    profile: str
     power: _Pointers | None = None
     energy: _Pointers | None = None
     stamp: _Pointer | None = None
+    unit: _Pointer = ""
     counter: bool = True
     ca_file: str = ""
     id: Annotated[int, Range(least=0, most=99)] = 0
@@ -97,6 +113,11 @@ class Settings(NetworkSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name, path, reason in _NO_METERS:
+            if self.profile == name or self.path.startswith(path):
+                raise ValueError(f"{name} is not supported: {reason}. Use a meter at the mains")
+        if self.profile not in (*PROFILES, "generic"):
+            raise ValueError(f"profile must be generic or one of {', '.join(PROFILES)}")
         if self.profile in _NAMED and not re.fullmatch(self.device.entity, self.entity):
             raise ValueError(f"entity must be like {self.device.entity}")
         if SECRET_QUERY.search(self.path):  # not shown
@@ -111,8 +132,10 @@ class Settings(NetworkSettings):
             )
         if generic and not (self.path and (self.power or self.power == "")):
             raise ValueError("generic needs path and power")
-        if not generic and any((self.path, self.power, self.energy, self.stamp)):
-            raise ValueError("path, power, energy and stamp belong to the profile generic")
+        if not generic and any((self.path, self.power, self.energy, self.stamp, self.unit)):
+            raise ValueError("path, power, energy, stamp and unit belong to the profile generic")
+        for pointer in _by_channel(self.power).values():
+            _require_unit(pointer, self.power_unit_w)
 
     @property
     def device(self) -> Profile:
@@ -125,7 +148,7 @@ class Settings(NetworkSettings):
                 self.energy_unit_j,
                 () if self.stamp is None else (self.stamp,),
             )
-            return Profile(self.path, places)
+            return Profile(self.path, places, unit=self.unit)
         device = PROFILES[self.profile]
         entity = quote(self.entity, safe="")
         return replace(device, path=device.path.format(id=self.id, entity=entity))
@@ -133,6 +156,19 @@ class Settings(NetworkSettings):
 
 def _by_channel(pointers: _Pointers | None) -> Mapping[str, str]:
     return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
+
+
+def _require_unit(pointer: str, unit_w: float) -> None:
+    """Raise ValueError if a power's name states another unit than `unit_w`."""
+    name = pointer.rpartition("/")[2]
+    word = re.sub(r"(?i)_?total$", "", name)
+    for pattern, named_w in _NAMED_UNITS:
+        if pattern.search(word) and named_w != unit_w:
+            stated = "an energy" if named_w is None else f"{named_w:g} W"
+            raise ValueError(
+                f"power is read in units of {unit_w:g} W, and the name {name} states {stated}: "
+                "name a power, and its unit as power_unit_w"
+            )
 
 
 class HttpMeter(Networked):
@@ -157,6 +193,8 @@ class HttpMeter(Networked):
         self._usual_resolution_w = self._device.resolution_w
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
+        if self.settings.profile == "generic" and self.settings.averaged_s is None:
+            self._always_flags = AVERAGING_UNKNOWN
 
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
@@ -167,11 +205,22 @@ class HttpMeter(Networked):
                 raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
         places = device.places
         if device.unit:
-            unit = value_at(content, device.unit)
-            if not isinstance(unit, str) or unit not in _UNITS_W:
-                raise AnswerError("configuration", f"the entity is in {unit!r}, which is no power")
-            places = replace(places, power_unit_w=_UNITS_W[unit])
+            places = replace(places, power_unit_w=_unit_w(value_at(content, device.unit)))
+        elif self.settings.profile == "generic":
+            above = [places.power[key].rpartition("/")[0] for key in self.channels]
+            beside = (value_at(content, f"{a}/{key}") for a in above for key in _UNIT_KEYS)
+            for unit in filter(None, beside):
+                if _unit_w(unit) != places.power_unit_w:
+                    reason = f"the figure is in {unit!r}, not in {places.power_unit_w:g} W"
+                    raise AnswerError("configuration", f"{reason}: set power_unit_w")
         return places.reading(content, self.channels, counter=self.has_energy)
+
+
+def _unit_w(unit: object) -> float:
+    """Return a unit of power in W. Raises AnswerError if it is none."""
+    if not isinstance(unit, str) or unit not in _UNITS_W:
+        raise AnswerError("configuration", f"the figure is in {unit!r}, which is no power")
+    return _UNITS_W[unit]
 
 
 def status_error(label: str, secret_file: str, path: str) -> AnswerError:

@@ -3,8 +3,8 @@
 A plug refreshes its reading by a clock that it does not show. So a reading may be as old as one
 refresh when it is asked for, the same reading may be returned twice and the next one be missed;
 over a phase of many periods this averages out, at each edge of the phase it is part of
-`arrival_delay_limit_s`. Makers do not state over which time a reading is averaged: it is taken for
-the mean of the period before it.
+`arrival_delay_limit_s`. Makers do not state over which time a reading is averaged: unless
+`averaged_s` is set, it is taken for the mean of the period before it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from instrumentation.meters.rows import (
 )
 from instrumentation.trace import Fault
 
-LATE, DEVICE_ERROR, OFF = 16, 32, 64
+LATE, DEVICE_ERROR, OFF, AVERAGED, AVERAGING_UNKNOWN = 16, 32, 64, 128, 256
 PROMPT_S = 0.5  # an answer that takes longer is flagged
 USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one took
 ONLY_CHANNEL = "0"
@@ -78,7 +78,8 @@ class NetworkSettings:
     """Settings that all networked meters have.
 
     `period_s` is the time between two readings, `refresh_s` that between two refreshes in the
-    meter, one period by default; `resolution_w` the step of its display. The maker's limits of
+    meter, one period by default, `averaged_s` the time over which it averages one; `resolution_w`
+    the step of its display. The maker's limits of
     error are `relative_limit` of the reading and `absolute_limit_w`, as stated in
     `accuracy_source`; without them the uncertainty budget is incomplete. `range_w` is the highest
     power that it can measure, `answer_limit_s` how long its slowest answer takes. `secret_file`
@@ -88,6 +89,7 @@ class NetworkSettings:
 
     period_s: Period | None = None
     refresh_s: Period | None = None
+    averaged_s: Period | None = None
     resolution_w: Positive | None = None
     relative_limit: NotNegative | None = None
     absolute_limit_w: NotNegative | None = None
@@ -144,10 +146,14 @@ class Networked(Meter):
     framed: ClassVar[bool] = True
     detects_damage: ClassVar[bool] = True
     timing: str = "poll"
-    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late", "device-error", "off")
+    flag_words: ClassVar[tuple[str, ...]] = (
+        *COMMON_WORDS,
+        *("late", "device-error", "off", "averaged", "averaging-unknown"),
+    )
     Settings: ClassVar[type[Any]] = NetworkSettings
     _usual_period_s: float = 1.0
     _usual_resolution_w: float = 0.1
+    _usual_averaged_s: float = 0.0
     _start: bytes = b""  # sent once after connecting
     _poll: bytes = b""  # sent each period
 
@@ -179,7 +185,11 @@ class Networked(Meter):
         """Parse the reading in an answer. Raises AnswerError."""
 
     def _forget(self) -> None:
-        self.arrival_delay_limit_s = (self.settings.refresh_s or self.period_s) + PROMPT_S
+        averaged_s = self.settings.averaged_s or self._usual_averaged_s
+        longer_s = max(0.0, averaged_s - self.period_s)
+        refresh_s = self.settings.refresh_s or self.period_s
+        self.arrival_delay_limit_s = refresh_s + longer_s + PROMPT_S
+        self._always_flags = AVERAGED if longer_s else 0
         self._answers = Answers()
         self._due_ns = 0
         self._started = False
@@ -250,7 +260,8 @@ class Networked(Meter):
             return  # the same reading again
         self._stamp = reading.stamp
         last_ns, self._last_ns = self._last_ns, t_ns
-        flags, self._flags_before = reading.flags | self._flags_before, 0
+        flags = reading.flags | self._flags_before | self._always_flags
+        self._flags_before = 0
         if any(abs(power_w) >= (self.settings.range_w or math.inf) for power_w in reading.power_w):
             flags |= OVER_RANGE
         energy_j, restarted = self._continue_counters(reading.energy_j)

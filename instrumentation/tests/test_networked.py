@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.http import PROFILES, HttpMeter
-from instrumentation.meters.ipmi import IpmiMeter
 from instrumentation.meters.json_paths import value_at
 from instrumentation.meters.rows import ParseResult
 from instrumentation.meters.scpi import ScpiMeter
@@ -30,6 +29,7 @@ GENERIC: dict[str, Any] = {
     "power": "/w",
     "period_s": 1,
     "resolution_w": 0.1,
+    "averaged_s": 1,
 }
 
 HOME_ASSISTANT: dict[str, Any] = {
@@ -124,7 +124,6 @@ DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
         for name in ("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-em", "tasmota")
     ),
     (ScpiMeter, {"query": ":P?", "period_s": 1, "resolution_w": 0.1}, "0", "ok"),
-    (IpmiMeter, {"period_s": 1}, "0", "ok"),
 ]
 
 
@@ -273,21 +272,6 @@ def test_a_missing_counter_leaves_the_power() -> None:
 # Profiles
 
 
-def series(*watts: str) -> dict[str, Any]:
-    """Return Prometheus's answer: a sample of each series."""
-    result = [{"metric": {}, "value": [1435781451.781, sample]} for sample in watts]
-    return {"status": "success", "data": {"resultType": "vector", "result": result}}
-
-
-def test_several_series_are_flagged_and_none_is_no_reading() -> None:
-    settings = {"profile": "prometheus", "entity": "up", "period_s": 1, "resolution_w": 1}
-    outputs = answer_in_turn(
-        a_meter(HttpMeter, **settings), series("1"), series("2", "3"), series()
-    )
-    assert flag_words(HttpMeter, outputs[1]) == ["device-error"]
-    assert kinds(outputs[2]) == ["no-data"]
-
-
 @pytest.mark.parametrize(
     ("profile", "channel", "body", "expected_w"),
     [
@@ -300,8 +284,6 @@ def test_several_series_are_flagged_and_none_is_no_reading() -> None:
         ("shelly-em1", "0", {"id": 0, "act_power": 51.2}, 51.2),
         ("tasmota", "0", {"StatusSNS": {"ENERGY": {"Power": 27}}}, 27.0),
         ("tasmota", "1", {"StatusSNS": {"ENERGY": {"Power": [3, 4]}}}, 4.0),
-        ("redfish", "0", {"PowerControl": [{"PowerConsumedWatts": 590}]}, 590.0),
-        ("prometheus", "0", series("7.5"), 7.5),
     ],
 )
 def test_profiles_read_documented_answers(
@@ -405,6 +387,41 @@ REMARKS: list[tuple[str, str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("averaged_s", "word", "limit_s"),
+    [(None, "averaging-unknown", 1.5), (1, "", 1.5), (30, "averaged", 30.5)],
+)
+def test_the_averaging_time_of_a_described_meter_is_in_its_flags_and_its_delay(
+    averaged_s: float | None, word: str, limit_s: float
+) -> None:
+    meter = a_meter(HttpMeter, **{**GENERIC, "averaged_s": averaged_s})
+    output = answer_in_turn(meter, {"w": 1}, {"w": 2})[1]
+    assert flag_words(HttpMeter, output) == [word]
+    assert meter.arrival_delay_limit_s == limit_s
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "expected"),
+    [
+        ({"w": 5, "unit": "W"}, {}, 5.0),
+        ({"w": 5, "uom": "kWh"}, {}, "'kWh', which is no power"),
+        ({"w": 5, "unit": "mW"}, {}, "'mW', not in 1 W"),
+        ({"w": 5, "unit": "kW"}, {"power_unit_w": 1000}, 5000.0),
+        ({"w": 5, "is": "kW"}, {"unit": "/is"}, 5000.0),
+        ({"w": 5}, {"unit": "/is"}, "None, which is no power"),
+    ],
+)
+def test_the_unit_beside_a_described_power_decides_or_contradicts(
+    body: dict[str, Any], settings: dict[str, Any], expected: float | str
+) -> None:
+    outputs = answer_in_turn(a_meter(HttpMeter, **GENERIC, **settings), body, body)
+    if isinstance(expected, str):
+        assert expected in outputs[1].faults[0].detail
+        assert not watts(outputs)
+    else:
+        assert watts(outputs) == [expected]
+
+
 @pytest.mark.parametrize(("profile", "channel", "body", "words"), REMARKS)
 def test_a_devices_remarks_are_flags(
     profile: str, channel: str, body: dict[str, Any], words: str
@@ -475,13 +492,15 @@ def test_pointers_follow_rfc_6901(pointer: str, expected: Any) -> None:
         (HttpMeter, {**GENERIC, "power": {}}, "power"),
         (HttpMeter, {**GENERIC, "path": "/a b\nHost: x"}, "path"),
         (HttpMeter, {"profile": "home-assistant", "period_s": 1, "resolution_w": 1}, "entity"),
-        (
-            HttpMeter,
-            {"profile": "redfish", "entity": "1/../2", "period_s": 1, "resolution_w": 1},
-            "entity",
-        ),
-        (HttpMeter, {"profile": "prometheus", "entity": "up"}, "period_s"),
-        (IpmiMeter, {}, "period_s"),
+        (HttpMeter, {**HOME_ASSISTANT, "entity": "sensor/../x"}, "entity"),
+        (HttpMeter, {"profile": "redfish", "entity": "1"}, "a mean of up to a minute"),
+        (HttpMeter, {"profile": "prometheus", "entity": "up"}, "a dead exporter"),
+        (HttpMeter, {**GENERIC, "path": "/redfish/v1/Chassis/1/Power"}, "redfish"),
+        (HttpMeter, {**GENERIC, "path": "/api/v1/query?query=up"}, "prometheus"),
+        (HttpMeter, {**GENERIC, "power": "/node_joules_total"}, "states an energy"),
+        (HttpMeter, {**GENERIC, "power": "/e/kWh"}, "states an energy"),
+        (HttpMeter, {**GENERIC, "power": "/power_mw"}, "states 0.001 W"),
+        (HttpMeter, {**GENERIC, "power": "/power", "power_unit_w": 1, "unit": "x"}, "unit"),
         (HttpMeter, {**GENERIC, "power": {"a": "x"}}, "power.a"),
         (HttpMeter, {"profile": "generic", "period_s": 1, "resolution_w": 1}, "path"),
         (ScpiMeter, {**SCPI, "query": "*RST"}, "query"),

@@ -194,7 +194,9 @@ def test_dies_of_one_counter_are_mirrors_whenever_each_was_opened(
 
     def count_uj(event: Event, _: int) -> int:
         t_ms = time.monotonic_ns() // 10**6
-        return (t_ms - opened_at.setdefault(event.cpu, t_ms)) * 1000 * (1 + event.cpu * (not shared))
+        return (
+            (t_ms - opened_at.setdefault(event.cpu, t_ms)) * 1000 * (1 + event.cpu * (not shared))
+        )
 
     monkeypatch.setattr(perf, "_open", lambda _: os.open(os.devnull, os.O_RDONLY))
     monkeypatch.setattr(perf, "_energy_uj", count_uj)

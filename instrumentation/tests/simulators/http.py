@@ -19,8 +19,6 @@ from contract.strict_json import Document, Json
 from instrumentation.meters.http import Settings
 from instrumentation.tests.simulators.networked import NetworkSimulator
 
-_QUERY = 'sum(power_watts{host="target"})'
-
 
 class HttpSimulator(NetworkSimulator):
     """A device of one of the profiles. `period_s` of the settings is its refresh.
@@ -49,7 +47,7 @@ class HttpSimulator(NetworkSimulator):
         super().__init__(**display)
         self._counter = counter
         self.delay_s, self.dribbles = delay_s, False
-        usual = "Basic" if profile.startswith(("shelly-gen1", "redfish")) else "SHA-256"
+        usual = "Basic" if profile.startswith("shelly-gen1") else "SHA-256"
         self.challenge, self.opaque = challenge or usual, opaque
         self.elsewhere = ""
         self._reports_anew = reports_anew
@@ -60,13 +58,12 @@ class HttpSimulator(NetworkSimulator):
     def settings(self) -> Document:
         described: dict[str, dict[str, Json]] = {
             "home-assistant": {"entity": "sensor.plug_power"},
-            "redfish": {"entity": "System.Embedded.1"},
-            "prometheus": {"entity": _QUERY},
             "generic": {
                 "path": "/data?what=all",
                 "power": "/meter/power",
                 "energy": "/meter/energy",
                 "stamp": "/n",
+                "averaged_s": self.refresh_s,
             },
         }
         return {

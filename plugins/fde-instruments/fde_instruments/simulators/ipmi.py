@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from contract.strict_json import Document
-from instrumentation.meters.ipmi import QUESTION
+from fde_instruments.meters.ipmi import QUESTION
 from instrumentation.tests.simulators.networked import NetworkSimulator, TcpServer
 
 _TEXT = """
@@ -13,8 +13,8 @@ _TEXT = """
     Minimum during sampling period:           {:8d} Watts
     Maximum during sampling period:           {:8d} Watts
     Average power reading over sample period: {:8d} Watts
-    IPMI timestamp:                           01/01/26 00:00:00 UTC    Sampling period:         \
-                 00000001 Seconds.
+    IPMI timestamp:                           01/01/26 00:00:{:02d} UTC
+    Sampling period:                          00000001 Seconds.
     Power reading state is:                   {}
 
 """
@@ -38,7 +38,8 @@ class IpmiSimulator(NetworkSimulator):
             return "Invalid command", b""
         watts = round(self.power_w[0])
         state = "activated" if self.active else "deactivated"
-        return "ok", _TEXT.format(watts, 0, 2 * watts, watts, state).encode()
+        seconds = self.refreshes % 60
+        return "ok", _TEXT.format(watts, 0, 2 * watts, watts, seconds, state).encode()
 
     def serve(self, host: str, port: int, secret: str = "") -> TcpServer:
         """Serve a stand-in for ipmitool instead of RMCP+: login, tab and question in a line."""
