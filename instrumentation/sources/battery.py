@@ -138,15 +138,16 @@ class BatterySource(PolledSource):
         return {GAUGE: max(1, FEW_STEPS * (self._step_nj or 0) // 1000)}
 
     @property
-    def totals_j(self) -> tuple[float, float, float] | None:
-        """Joules since the opening by power and by gauge, and the gauge's step.
+    def totals(self) -> tuple[float, float, float, float] | None:
+        """Joules since the opening by power and by gauge, the gauge's step, and `held_share`.
 
         None if one of these is unknown, or the machine was on mains meanwhile.
         """
         power = self.sums.get(POWER)
         if power is None or power.gaps or self._away or not self._step_nj:
             return None
-        return power.energy_j, self._used_nj * 1e-9, self._step_nj * 1e-9
+        gauge_j, step_j = self._used_nj * 1e-9, self._step_nj * 1e-9
+        return power.energy_j, gauge_j, step_j, power.held_share
 
     def _power_uw(self) -> int:
         self._require_discharging()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -215,9 +215,9 @@ class LocalSources:
             if name not in self._sums:
                 objection = self._objection(name, source, stretches[name], busy_s)
                 objections |= {name: objection} if objection else {}
-        totals_j = getattr(self.opened.get("battery"), "totals_j", None)
-        if totals_j and (objection := standing.object_to_gauge((POWER, GAUGE), *totals_j)):
-            objections |= {POWER: objection, GAUGE: objection}
+        totals = getattr(self.opened.get("battery"), "totals", None)
+        if totals and (objection := standing.object_to_gauge((POWER, GAUGE), *totals)):
+            objections |= {n: replace(objection, label=self.label(n)) for n in (POWER, GAUGE)}
         for name, parts in self._sums.items():
             still = [objections[part].code for part in parts if part in objections]
             if still and (set(still) != {DID_NOT_MOVE} or len(still) == len(parts)):

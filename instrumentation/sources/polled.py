@@ -40,6 +40,7 @@ class PowerSum:
         self.gaps: list[Gap] = []
         self._changed_ns = 0  # when the power changed last; 0 if it never did
         self.polls = 0
+        self._total_ns = self._longest_level_ns = 0  # all, and of the longest time without a change
         self._longest_ns = longest_ns
         self._averaged_ns = averaged_ns
         self._held_ns: deque[int] = deque(maxlen=_CHANGES)  # times between changes
@@ -64,6 +65,8 @@ class PowerSum:
             self._changed_ns = t_after_ns
         self._last_ns, self._last_uw = t_after_ns, power_uw
         self._level_ns += lasted_ns
+        self._total_ns += lasted_ns
+        self._longest_level_ns = max(self._longest_level_ns, self._level_ns)
         self.polls += 1
         energy_uj, epoch = self._energy_nj // 1000, len(self.gaps)
         lone_uj = (self._lone_nj + self._excess_nj(0)) // 1000  # if no other follows
@@ -106,6 +109,11 @@ class PowerSum:
         shortest, usual = held[len(held) // 20], held[len(held) // 2]
         steady = 2 * shortest >= usual and 2 * GAP_PERIODS * usual > 3 * self._longest_ns
         return max(self._averaged_ns, usual if steady else 0)
+
+    @property
+    def held_share(self) -> float:
+        """The share of the time in which the power was the same for longest."""
+        return self._longest_level_ns / max(1, self._total_ns)
 
     @property
     def only_w(self) -> float | None:

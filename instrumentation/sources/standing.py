@@ -49,8 +49,9 @@ BUSY = 0.25
 # Number and total time of stretches: a late total is not less than its part in all of them.
 SOME, SOME_S = 4, 2.0
 ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
-# A gauge follows late and in steps; a figure in a wrong unit is off by ten or a thousand.
-MOST_APART = 3.0
+# A gauge follows late and in steps; a figure in a wrong unit is off by ten or a thousand. A power
+# that stood still for most of the time has no such excuse.
+MOST_APART, HELD_APART, MOSTLY_HELD = 3.0, 1.25, 0.5
 # Least power of a running machine or processor with such a counter, in W: a smaller mean is in a
 # wrong unit. RAPL's packages sleep deeply, boards at an external meter are small.
 LEAST_W: Mapping[str, float] = {"RAPL": 0.03, "hwmon": 0.5, "battery": 0.5}
@@ -302,19 +303,21 @@ def object_to_little(label: str, source: str, stretches: Sequence[Stretch]) -> O
 
 
 def object_to_gauge(
-    labels: tuple[str, str], power_j: float, gauge_j: float, step_j: float
+    labels: tuple[str, str], power_j: float, gauge_j: float, step_j: float, held_share: float
 ) -> Objection | None:
     """Object to a power and the gauge of one supply, called `labels`, that contradict each other.
 
-    Their joules since the opening differ by more than the factor `MOST_APART`; the gauge may be two
-    steps off.
+    Their joules since the opening differ by more than the factor `MOST_APART`, or `HELD_APART` if
+    the power was the same for more than `MOSTLY_HELD` of the time; the gauge may be two steps off.
     """
-    off_j = 2 * step_j
-    if gauge_j - off_j <= MOST_APART * power_j and power_j <= MOST_APART * (gauge_j + off_j):
+    off_j, is_held = 2 * step_j, held_share > MOSTLY_HELD
+    apart = HELD_APART if is_held else MOST_APART
+    if gauge_j - off_j <= apart * power_j and power_j <= apart * (gauge_j + off_j):
         return None
+    fault = "the power stands still" if is_held else "one of them counts in another unit"
     observation = (
         f"{labels[0]} shows {power_j:.3g} J and {labels[1]} {gauge_j:.3g} J of the same time, so "
-        "that one of them counts in another unit"
+        f"that {fault}"
     )
     facts = {"power_j": power_j, "gauge_j": gauge_j}
-    return Objection(CONTRADICTED, labels[0], observation, "Name a meter with --meter.", facts)
+    return Objection(CONTRADICTED, labels[0], observation, "Compare both with a meter.", facts)

@@ -185,7 +185,7 @@ def test_an_impossible_rate_is_a_failed_read(shown_uw: int, tmp_path: Path) -> N
     shown = source.read()
     source.close()
     assert isinstance(shown["battery"], ReadFailure)
-    assert isinstance(shown["battery/gauge"], Reading) and source.totals_j is None
+    assert isinstance(shown["battery/gauge"], Reading) and source.totals is None
 
 
 def test_absent_sources_are_detected_without_opening(tmp_path: Path) -> None:

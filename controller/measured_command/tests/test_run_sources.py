@@ -125,18 +125,27 @@ def test_a_gauge_with_few_steps_gives_no_joules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power_uw", "contradicted"), [(1_200_000, True), (12_000_000, False), (120_000_000, True)]
+    ("power_uw", "varies", "contradicted"),
+    [
+        (1_200_000, False, True),
+        (8_500_000, False, True),  # left from before a sleep
+        (8_500_000, True, False),  # late after the load
+        (10_500_000, False, False),
+        (12_000_000, False, False),
+        (120_000_000, True, True),
+    ],
 )
 def test_a_power_inconsistent_with_its_gauge_is_refused(
-    power_uw: int, contradicted: bool, tmp_path: Path
+    power_uw: int, varies: bool, contradicted: bool, tmp_path: Path
 ) -> None:
-    """Firmware that gives a tenth, or ten times, of what is true: the gauge falls by 12 W."""
+    """The gauge falls by 12 W; a power that stands still may differ from it by less."""
     folder = lay_out(tmp_path / "BAT0", {**BATTERY, "power_now": str(power_uw)})
     sources = LocalSources.open({"battery": lambda: BatterySource.open(tmp_path, 3600)})
     start_s = time.monotonic()
     sources.read()
-    for _ in range(20):
+    for n in range(20):
         time.sleep(0.01)
+        (folder / "power_now").write_text(f"{power_uw + n * varies}\n")
         used_uwh = int((time.monotonic() - start_s) * 12e6 / 3600)
         (folder / "energy_now").write_text(f"{40_000_000 - used_uwh}\n")
         sources.read()
