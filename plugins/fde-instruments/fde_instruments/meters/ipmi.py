@@ -70,8 +70,11 @@ class IpmiMeter(Networked):
         if power is None:
             raise AnswerError("no-data", f"{answer.body[:40]!r} is no power reading")
         if state is None or state[1] != b"activated":
-            shown = state[1].decode() if state else "unknown"
-            reason = f"the controller's power reading is {shown}: activate it with ipmitool"
+            shown, remedy = (
+                state[1].decode() if state else "unknown",
+                "ipmitool dcmi power activate",
+            )
+            reason = f"the controller's power reading is {shown}: run `{remedy}`"
             raise AnswerError("configuration", reason)
         stamp = _STAMP.search(answer.body)
         # A controller without a clock shows the same time for ever.
