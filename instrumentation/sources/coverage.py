@@ -23,10 +23,13 @@ _NUMBERED_CHIP = re.compile(r"hwmon\d+-")  # leads the name of a second chip of 
 class Category:
     """A part of a machine that a quantity can cover.
 
-    `rank` 1 covers most; None is never a headline. `holds` are the categories within it.
+    `rank` 1 covers most; None is never a headline. `holds` are the categories within it. A mean
+    power below `least_w` or above `most_w` is in a wrong unit.
     """
 
     name: str
+    least_w: float
+    most_w: float
     rank: int | None = None
     holds: tuple[str, ...] = ()
     never_zero: bool = False

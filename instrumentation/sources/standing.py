@@ -8,12 +8,13 @@ interval, and a sensor that is read only at rest may well show one value.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from contract.problem import Fact
 from instrumentation.sources.coverage import Category
+from instrumentation.sources.zones import kind_of
 
 # Flags and codes, as they appear in tables and in `Trial.flags`.
 STANDS_STILL = "stands-still"
@@ -21,7 +22,7 @@ DID_NOT_MOVE = "did-not-move"
 ONE_VALUE = "one-value"
 BELOW_PART, ABOVE_TOTAL = "below-its-part", "above-its-total"
 CONTRADICTED = "contradicts-its-gauge"
-TOO_LITTLE = "too-little"
+TOO_LITTLE, TOO_MUCH = "too-little", "too-much"
 STANDING = frozenset(
     {
         STANDS_STILL,
@@ -31,6 +32,7 @@ STANDING = frozenset(
         ABOVE_TOTAL,
         CONTRADICTED,
         TOO_LITTLE,
+        TOO_MUCH,
     }
 )
 
@@ -52,10 +54,8 @@ ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
 # A gauge follows late and in steps; a figure in a wrong unit is off by ten or a thousand. A power
 # that stood still for most of the time has no such excuse.
 MOST_APART, HELD_APART, MOSTLY_HELD = 3.0, 1.25, 0.5
-# Least power of a running machine or processor with such a counter, in W: a smaller mean is in a
-# wrong unit. RAPL's packages sleep deeply, boards at an external meter are small.
-LEAST_W: Mapping[str, float] = {"RAPL": 0.03, "hwmon": 0.5, "battery": 0.5}
-OTHERS_LEAST_W = 0.3
+# Ratio of two sockets' memory from which on one of them may count in another unit.
+UNLIKE = 10.0
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
 
 
@@ -235,35 +235,34 @@ def below_parts(
     covers: Mapping[str, Category],
     stretches: Mapping[str, Sequence[Stretch]],
 ) -> dict[str, Objection]:
-    """Return objections to quantities that are less than their parts, or than any machine takes.
+    """Return objections to quantities below their parts, or outside the bounds of their category.
 
     `named` has label and source of each, `covers` what it covers if that is known. If total and
     part are of two sources, either may be wrong, so that the part's source has no joules either.
     """
-    objections: dict[str, Objection] = {}
-    for name, category in covers.items():
+    powers = {n: object_to_power(named[n][0], c, stretches[n]) for n, c in covers.items()}
+    objections = {name: objection for name, objection in powers.items() if objection}
+    possible = {name: category for name, category in covers.items() if name not in objections}
+    for name, category in possible.items():
         label, source = named[name]
-        objection = (
-            object_to_little(label, source, stretches[name]) if category.never_zero else None
-        )
         update_s = patience_s(source)
         if source in ("RAPL", "nvml"):
             update_s = update_interval_s(stretches[name])
-        for part in (n for n, within in covers.items() if within.name in category.holds):
-            if objection is not None:
-                break
+        for part in (n for n, within in possible.items() if within.name in category.holds):
             part_label, part_source = named[part]
             of_part = part_label, stretches[part]
             objection = object_to_total(label, stretches[name], *of_part, update_s)
-            if objection is not None and part_source != source:
+            if objection is None:
+                continue
+            if part_source != source:
                 unknown = f"{objection.observation}, and which of the two is wrong is unknown"
                 objection = replace(objection, observation=unknown)
                 others = (n for n in stretches if named[n][1] == part_source)
                 objections |= {
                     n: replace(objection, code=ABOVE_TOTAL, label=named[n][0]) for n in others
                 }
-        if objection is not None:
             objections[name] = objection
+            break
     return objections
 
 
@@ -287,19 +286,44 @@ def object_to_total(
     )
 
 
-def object_to_little(label: str, source: str, stretches: Sequence[Stretch]) -> Objection | None:
-    """Object to a machine or processor whose power is too low for running, or negative."""
-    least_w = LEAST_W.get(source, OTHERS_LEAST_W)
+def object_to_power(
+    label: str, category: Category, stretches: Sequence[Stretch]
+) -> Objection | None:
+    """Object to a mean power that is negative, or outside the bounds of its category."""
     seconds, energy_j = time_and_energy(s for s in stretches if s.energy_j is not None)
-    if seconds < SOME_S or energy_j / seconds >= least_w:
+    if seconds < SOME_S or category.least_w * seconds <= energy_j <= category.most_w * seconds:
         return None
+    power_w, is_little = energy_j / seconds, energy_j < category.least_w * seconds
+    bound = f"below {category.least_w:g} W, the least"
+    if not is_little:
+        bound = f"above {category.most_w:g} W, the most"
     return Objection(
-        TOO_LITTLE,
+        TOO_LITTLE if is_little else TOO_MUCH,
         label,
-        f"{energy_j / seconds:.3g} W over {seconds:.3g} s is less than the {least_w:g} W that it "
-        "takes to run",
+        f"{power_w:.3g} W over {seconds:.3g} s is {bound} that {category.name} can take",
         "Check its unit and the direction of its clamp, or take another component.",
+        {"power_w": power_w, "least_w": category.least_w, "most_w": category.most_w},
     )
+
+
+def memory_remarks(powers_w: Mapping[str, float]) -> Iterator[str]:
+    """Yield sentences on RAPL's memory zones above their package, or far above another's.
+
+    `powers_w` are mean powers by zone. Both may be true: a socket may have all the memory.
+    """
+    memory_w = {name: w for name, w in powers_w.items() if kind_of(name) == "dram" and w > 0}
+    advice = "Check the unit of its counter, or take --component cpu."
+    for name, power_w in memory_w.items():
+        package = name.rpartition("/")[0] or "package-0"
+        if power_w > powers_w.get(package, math.inf):
+            share = f"more than its {package} ({powers_w[package]:.3g} W)"
+            yield f"{name} took {power_w:.3g} W, {share}. {advice}"
+    least, most = (pick(memory_w, key=lambda n: memory_w[n], default="") for pick in (min, max))
+    if most and memory_w[most] > UNLIKE * memory_w[least]:
+        yield (
+            f"{most} took {memory_w[most]:.3g} W, {memory_w[most] / memory_w[least]:.0f} times as "
+            f"much as {least}. {advice}"
+        )
 
 
 def object_to_gauge(

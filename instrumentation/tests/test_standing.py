@@ -12,11 +12,13 @@ from instrumentation.sources.standing import (
     ONE_VALUE,
     STANDS_STILL,
     TOO_LITTLE,
+    TOO_MUCH,
     Stretch,
     below_parts,
     longest_frozen_row,
+    memory_remarks,
     object_to_counter,
-    object_to_little,
+    object_to_power,
     object_to_sensor,
     object_to_total,
     sentences,
@@ -86,22 +88,54 @@ def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("source", "energy_j", "refused"),
+    ("category", "power_w", "code"),
     [
-        ("RAPL", 0.05, True),
-        ("RAPL", 0.4, False),
-        ("hwmon", 0.8, True),
-        ("battery", 24.0, False),
-        ("meter plug", 0.12, True),  # in kW
-        ("meter plug", -120.0, True),
-        ("meter plug", None, False),
+        ("machine", 0.06, TOO_LITTLE),  # in kW
+        ("machine", 12.0, None),
+        ("machine", -60.0, TOO_LITTLE),
+        ("machine", 65_535.0, TOO_MUCH),
+        ("machine", None, None),
+        ("processor", 0.025, TOO_LITTLE),
+        ("processor", 0.2, None),
+        ("accelerator", 0.016, TOO_LITTLE),  # in mW
+        ("accelerator", 5.0, None),
+        ("accelerator", 26_000.0, TOO_MUCH),
+        ("memory", 0.001, TOO_LITTLE),
+        ("memory", 200.0, None),
+        ("memory", 2000.0, TOO_MUCH),
+        ("drive", 0.0004, TOO_LITTLE),
+        ("drive", 0.004, None),
+        ("drive", 800.0, TOO_MUCH),
+        ("core", 0.0, None),
+        ("core", -1.0, TOO_LITTLE),
     ],
 )
-def test_a_machine_with_too_little_power_is_refused(
-    source: str, energy_j: float | None, refused: bool
+def test_a_mean_power_outside_its_category_is_refused(
+    category: str, power_w: float | None, code: str | None
 ) -> None:
-    objection = object_to_little("it", source, [Stretch(1.0, energy_j and energy_j / 2)] * 2)
-    assert (objection.code if objection else None) == (TOO_LITTLE if refused else None)
+    stretches = [Stretch(1.0, power_w)] * 2
+    objection = object_to_power("it", coverage.table().categories[category], stretches)
+    assert (objection.code if objection else None) == code
+
+
+@pytest.mark.parametrize(
+    ("powers_w", "remarks"),
+    [
+        ((190.0, 200.0, 243.0, 6.0), ["more than its package-0", "33 times as much as package-1"]),
+        ((190.0, 20.0, 243.0, 25.0), []),
+        ((19.0, 20.0, 24.0, 25.0), ["more than its package-0", "more than its package-1"]),
+        ((190.0, 80.0, 243.0, 0.0), []),
+        ((190.0, 80.0, 243.0, 2.0), ["40 times as much as package-1"]),
+    ],
+)
+def test_memory_unlike_its_package_or_another_is_remarked(
+    powers_w: tuple[float, ...], remarks: list[str]
+) -> None:
+    names = "package-0", "package-0/dram", "package-1", "package-1/dram"
+    shown = list(memory_remarks(dict(zip(names, powers_w, strict=True))))
+    assert len(shown) == len(remarks)
+    assert all(part in sentence for part, sentence in zip(remarks, shown, strict=True))
+    assert len(list(memory_remarks({"package-0": 5.0, "dram": 7.0}))) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,7 +154,8 @@ def test_a_machine_with_too_little_power_is_refused(
             {"system": 102.0, "cpu": 90.0, "cpu+memory": 115.0},
             {"system": BELOW_PART, "cpu": ABOVE_TOTAL, "cpu+memory": ABOVE_TOTAL},
         ),
-        ({"system": 102.0, "nvme0": 120.0}, {"system": BELOW_PART, "nvme0": ABOVE_TOTAL}),
+        ({"system": 12.0, "nvme0": 20.0}, {"system": BELOW_PART, "nvme0": ABOVE_TOTAL}),
+        ({"system": 102.0, "nvme0": 120.0}, {"nvme0": TOO_MUCH}),
         # One source: a psys that its maker wired otherwise.
         ({"psys": 4.0, "cpu": 20.0}, {"psys": BELOW_PART}),
         # A total that is impossible contradicts nothing.
