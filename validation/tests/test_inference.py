@@ -130,8 +130,8 @@ def test_intervals_hold_with_void_runs() -> None:
     voids = [v.value for n, v in figures.items() if "true ratio within" in n]
     assert len(voids) == 6
     assert all(value > 86 for value in voids)
-    own = [figure for name, figure in figures.items() if "own tries void" in name]
-    assert len(own) == 12 and all(figure.meets for figure in own)
+    self_voided = [figure for name, figure in figures.items() if "own tries void" in name]
+    assert len(self_voided) == 12 and all(figure.meets for figure in self_voided)
 
 
 def test_pages_of_unkind_data_have_no_false_verdicts() -> None:
