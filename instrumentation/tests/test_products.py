@@ -17,7 +17,13 @@ from instrumentation.tests.meter_helpers import flag_words
 SECOND_NS = 10**9
 LINE = r"(?P<voltage_v>\S+) V (?P<current_ma>\S+) mA (?P<power_mw>\S+) mW"
 LIMITS: Document = {"relative_limit": 0.01, "absolute_limit_w": 0.0, "accuracy_source": "x"}
-GENERIC: Document = {"profile": "generic", "path": "/x", "period_s": 1, "resolution_w": 0.1}
+GENERIC: Document = {
+    "profile": "generic",
+    "path": "/x",
+    "period_s": 1,
+    "averaged_s": 1,
+    "resolution_w": 0.1,
+}
 
 
 @pytest.mark.parametrize(
