@@ -7,6 +7,7 @@ raises errors that `guarded` turns into a sentence, and imports slow modules ins
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import io
@@ -37,6 +38,9 @@ from controller.sharing import sandbox
 NO_READER = 128 + signal.SIGPIPE
 LIMITS_REMEDY = "Raise the limits (`ulimit -a`), or install the package again."
 NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
+LEAST_SIZE = (
+    10  # of a terminal; Rich would take a smaller one of COLUMNS or LINES, and print nothing
+)
 HELP = Path(__file__).with_name("help.toml")
 TABLES = tomllib.loads(HELP.read_text(encoding="utf-8"))
 EPILOG = "\n\n".join(
@@ -108,9 +112,17 @@ def _main(
     """Take the options before a command."""
 
 
+def _docstring(function: Callable[..., object]) -> str:
+    """Return a function's docstring, from its source if Python runs with -OO."""
+    if text := inspect.getdoc(function):
+        return text
+    (definition,) = ast.parse(inspect.getsource(function)).body
+    return ast.get_docstring(definition) or ""  # type: ignore[arg-type]
+
+
 for module in (measured_command, targets, meters, suites, results):
     for command in module.commands.registered_commands:
-        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        paragraphs = _docstring(command.callback).split("\n\n")
         command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
         command.cls = Command
     app.add_typer(module.commands)
@@ -124,7 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
+    for name in ("COLUMNS", "LINES"):
+        size = os.environ.get(name, "")
+        if size.isdecimal() and int(size) < LEAST_SIZE:
+            del os.environ[name]
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
     try:
         Path.cwd()
     except OSError as error:

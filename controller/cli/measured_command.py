@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.cli.options import AnyInventory
+from controller.cli.options import AnyInventory, output_file
 
 commands = typer.Typer()
 
@@ -64,10 +64,12 @@ def measure(
         bool, typer.Option("--json", help="Print the result as one JSON document.")
     ] = False,
     export_json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the result there.")
+        Path | None,
+        typer.Option(metavar="FILE", parser=output_file, help="Also write the result there."),
     ] = None,
     export_markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a table in Markdown.")
+        Path | None,
+        typer.Option(metavar="FILE", parser=output_file, help="Write a table in Markdown."),
     ] = None,
 ) -> int:
     """Measure COMMAND on this machine: joules, watts and seconds with 95 % intervals.
@@ -97,7 +99,7 @@ def measure(
         prepare=shell_commands(prepare or ()),
         seed=seed,
         ignore_failure=ignore_failure,
-        output=output,
+        output="inherit" if output == "-" else output,
         component=component,
         meters=[meters[name] for name in meter or ()],
         keep=keep,

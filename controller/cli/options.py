@@ -97,6 +97,11 @@ def words(texts: Sequence[str] | None) -> list[str]:
     return parts
 
 
+def output_file(word: str) -> Path:
+    """Return the path of an output file; `-` is standard output, as in other programs."""
+    return Path("/dev/stdout" if word == "-" else word)
+
+
 def suites() -> list[str]:
     """List the names of suites for the shell's completion."""
     from controller.planning.known_names import suite_names

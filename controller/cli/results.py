@@ -24,7 +24,7 @@ from contract.exports import is_stdout
 from contract.files import sha256_of
 from contract.notes import ContrastResult
 from contract.places import build_folder
-from controller.cli.options import Json, SuiteDirs, list_suites, newest
+from controller.cli.options import Json, SuiteDirs, list_suites, newest, output_file
 from controller.cli.output import complain, print_result, say, with_json
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def publish(
     suite: AnySuite = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The bundle. Default: SUITE.tar.gz here."),
+        typer.Option(
+            metavar="FILE", parser=output_file, help="The bundle. Default: SUITE.tar.gz here."
+        ),
     ] = None,
     author: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")

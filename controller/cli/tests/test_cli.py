@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +258,40 @@ def test_the_reference_is_current(name: str, option: str, generate: Callable[[],
 def test_the_version_is_that_of_the_project(fde: Fde) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert fde("--version").out.startswith(f"fde {project['version']} (")
+
+
+def run_cli(*words: str, options: Sequence[str] = (), **variables: str) -> str:
+    """Run `fde` in another process; return its standard output."""
+    argv = [sys.executable, *options, "-m", "controller", *words]
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+    ).stdout
+
+
+@pytest.mark.parametrize("variables", [{"COLUMNS": "0", "LINES": "0"}, {"COLUMNS": "1"}])
+def test_a_terminal_without_a_size_gets_the_usual_help(variables: dict[str, str]) -> None:
+    assert run_cli("--help", **variables) == run_cli("--help", COLUMNS="80")
+
+
+def test_the_help_describes_commands_without_docstrings() -> None:
+    assert "Freeze a plan" in run_cli("--help", options=["-OO"])
+    assert run_cli("verify", "--help", options=["-OO"]) == run_cli("verify", "--help")
+
+
+@pytest.mark.parametrize("words", [[], ["plan"]])
+def test_help_is_also_a_command(words: list[str], fde: Fde) -> None:
+    assert fde("help", *words).out == fde(*words, "--help").out
+    assert "'plna'" in fde("help", "plna", status=2).err
+
+
+def test_a_dash_is_standard_output(suites: list[str], tmp_path: Path) -> None:
+    """A suite that is published to a pipe is a bundle there, and no file is called `-`."""
+    argv = [sys.executable, "-m", "controller", "publish", suites[0], "--out", "-"]
+    environment = {**os.environ, "PYTHONPATH": places.python_path()}
+    completed = subprocess.run(argv, capture_output=True, check=True, cwd=tmp_path, env=environment)
+    assert completed.stdout[:2] == b"\x1f\x8b" and not list(tmp_path.iterdir())
+    assert options.output_file("./-") == Path("-")
 
 
 def test_the_help_needs_none_of_the_heavy_libraries() -> None:

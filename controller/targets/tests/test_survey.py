@@ -53,6 +53,14 @@ def test_ssh_failures_have_a_code_and_one_line(
     assert "\n" not in str(problem)
 
 
+def test_a_login_shell_that_refuses_is_quoted() -> None:
+    """As nologin does, on standard output."""
+    words = "This account is currently not available."
+    result = subprocess.CompletedProcess(["ssh"], 1, f"{words}\n".encode(), b"")
+    problem = connection.describe_failure(MACHINE, result)
+    assert (problem.code, problem.facts["output"]) == ("command-failed", words)
+
+
 def test_an_unreachable_host_with_unknown_key_has_no_fingerprint() -> None:
     result = subprocess.CompletedProcess(["ssh"], 255, b"", b"Host key verification failed.")
     problem = connection.describe_failure(MACHINE, result)
