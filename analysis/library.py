@@ -95,7 +95,7 @@ class Suite:
 
         >>> Suite.open("nowhere")
         Traceback (most recent call last):
-        analysis.suite.records.SuiteError: There is no suite folder nowhere: ...
+        analysis.suite.records.SuiteError: There is no suite folder or bundle nowhere: ...
         """
         if not Path(path).is_file():
             return cls(results(Path(path)))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtri, ndtr
 
-from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats
 from instrumentation.accuracy import ErrorTerm
+
+if TYPE_CHECKING:
+    from analysis.energy.windows import Windows  # needs Polars, which `fde measure` does not
 
 # Consecutive readings whose variance is taken, and the share of its mean below which a twentieth of
 # such variances are (χ² with one degree of freedom less). A short recording has shorter ones.

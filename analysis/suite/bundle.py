@@ -47,7 +47,9 @@ def unpack(path: Path, to: Path) -> tuple[Path, list[str]]:
     except (OSError, tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
         if isinstance(error, OSError) and error.errno in FULL:
             raise SuiteError("no-room", path=path, folder=to.parent) from None
-        raise SuiteError("bundle-changed", path=path, error=error) from None
+        is_tar = not isinstance(error, tarfile.ReadError)
+        reason = error if is_tar else f"it is no tar file, or not all of one ({error})"
+        raise SuiteError("bundle-changed", path=path, error=reason) from None
     folders = [folder for folder in to.iterdir() if folder.is_dir()]
     if len(folders) != 1 or not (folders[0] / ABOUT).is_file():
         raise SuiteError("not-a-bundle", path=path)

@@ -27,7 +27,6 @@ from contract.plan import (
     seal,
 )
 from controller.planning.entries import complete, plan_entries
-from controller.planning.known_names import require_known
 from controller.planning.questions import plan_comparisons, plan_contrasts, plan_extra
 from controller.planning.schedule import DRIFT_CHECK, order, with_drift_checks
 from controller.planning.suites import DriftCheck, Suite, SuitePrecondition, for_target
@@ -92,7 +91,6 @@ def compile_plan(
     if suite.watermark and slowest_s:
         chip_s, pad_s = pattern.chip_s(slowest_s), pattern.pad_s(slowest_s)
         watermark = Watermark(chip_s=round(chip_s, 6), pad_s=round(pad_s, 6))
-    require_known("workload in SKIP", skip, [entry.name for entry in entries])
     runs = order(names, turns, blocks=count, seed=seed)
     if extra is not None:
         runs = order(

@@ -12,12 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agent import needs
+from analysis.suite.group import is_group
 from contract import derived
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
 from contract.plan import Plan, TargetDocument
 from controller.planning import past_durations, sizing, wear
+from controller.planning.known_names import require_known
 from controller.planning.suites import at_scale, load_suite
 from controller.targets import first_writes, survey
 
@@ -50,6 +52,17 @@ class Options:
     report: bool = True
     targets: Sequence[TargetDocument] = ()
     until: datetime | None = None
+
+
+def require_valid(options: Options) -> None:
+    """Check what needs no inventory: folder, suite, scale, entries. Raises AgentError."""
+    folder = options.suite_dir
+    if folder is not None and not (is_group(folder) or (folder / "plan.json").is_file()):
+        raise ControllerError("suite-folder-unusable", suite_dir=folder, reason="no plan.json")
+    if options.suite:
+        suite = at_scale(load_suite(options.suite), options.scale)
+        entry_names = [entry.name for entry in suite.workloads]
+        require_known("workload in SKIP", options.skip, entry_names)
 
 
 def freeze(

@@ -26,7 +26,7 @@ from contract.interrupts import deferred_interrupts
 from contract.places import command_line, module_command
 from contract.plan import MeterEntry, Plan, PlanHead, TargetDocument, read_target
 from contract.status import SuiteStatus
-from controller.planning.plan_folders import Options, write_folders
+from controller.planning.plan_folders import Options, require_valid, write_folders
 from controller.session.seal import MANIFEST
 from controller.session.status import Hosts
 from controller.targets import connection, playbook
@@ -143,6 +143,7 @@ def several(options: Options) -> bool:
     Resuming a suite of one host takes that host only. Raises ControllerError if the inventory
     cannot be resolved.
     """
+    require_valid(options)
     if options.target is not None:
         options.targets = [read_target(options.target)]
         return False

@@ -19,6 +19,7 @@ from contract.errors import AgentError, ControllerError
 from contract.places import command_line, suites_folder
 from contract.plan import Disk, TargetDocument
 from controller.planning import past_durations, wear
+from controller.planning.plan_folders import Options, require_valid
 from controller.planning.suites import at_scale, load_suite
 from controller.targets import connection, first_writes, fitness, playbook, survey
 from controller.targets import inventory as stacks
@@ -49,6 +50,7 @@ def run(
     inventory cannot be read.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
+    require_valid(Options(suite=suite or "", scale=scale))
     inventory = playbook.resolve(path)
     hosts = []
     for name, problems in inventory.refused.items():

@@ -91,7 +91,8 @@ def _problem_of_reason(reason: str) -> Problem:
         return Problem.from_wording(wordings, "missing", facts)
     variable = re.search(r"\b(?:fde|ansible)_\w+", reason)
     facts = {"variable": variable[0]} if variable else {}
-    return Problem("type", facts, f"{reason.removeprefix('Task failed: ').rstrip('.')}.")
+    words = re.sub(r"^(Task failed: )?(Error processing keyword '\w+': )?", "", reason)
+    return Problem("type", facts, f"{words.rstrip('.')}.")
 
 
 def _first_complaint(text: str) -> str:

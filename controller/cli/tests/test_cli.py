@@ -193,6 +193,8 @@ def test_commands_with_a_result_have_json() -> None:
         (["report", "--nonesuch"], 2, "--nonesuch"),
         (["plan", "--suite", "micro", "--blocks", "1", "--hours", "1"], 2, "give one of them"),
         (["report", "nowhere"], 1, "nowhere"),
+        (["report", "nowhere.tar.gz"], 1, "no suite folder or bundle nowhere.tar.gz"),
+        (["report", "/etc/hostname"], 1, "/etc/hostname cannot be read as a bundle: it is no tar"),
         (["--help"], 0, ""),
     ],
 )
@@ -413,6 +415,41 @@ def test_a_wrong_inventory_lists_the_existing_ones(tmp_path: Path, fde: Fde) -> 
     (tmp_path / "bench" / "hosts.yml").write_text("targets:\n")
     captured = fde("check", "-i", tmp_path / "mine", status=1).err
     assert "bench" in captured and "suites" not in captured
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "check"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--suite", "smokee"], "did you mean smoke?"),
+        (["--suite", "smoke", "--scale", "lba"], "Omit --scale lba"),
+        (["--suite", "paper", "--scale", "lba"], "did you mean lab?"),
+        (["--suite", "smoke", "--skip", "idel"], "did you mean idle?"),
+        (["--suite", "smoke", "--blocks", "zwei"], "--blocks"),
+        (["nosuch"], "name the folder of a planned suite"),
+        (["--suite", "smoke"], "was not found"),
+    ],
+)
+def test_names_are_refused_before_the_inventory_is_read(
+    command: str, words: list[str], message: str, fde: Fde
+) -> None:
+    if command == "check" and not {"nosuch", "--skip", "--blocks"}.isdisjoint(words):
+        pytest.skip("check takes none of them")
+    if command == "plan" and "nosuch" in words:
+        pytest.skip("plan takes no folder")
+    status = 2 if "--blocks" in words else 1
+    assert message in fde(command, *words, "-i", "no/inventory", status=status).err
+
+
+def test_a_lab_that_does_not_run_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fde: Fde
+) -> None:
+    monkeypatch.setenv("FDE_LAB_DIR", str(tmp_path))
+    lab = ANSIBLE / "inventory" / "lab"
+    assert fde("plan", "--suite", "smoke", "-i", lab, status=1).err == (
+        f"fde: The inventory {lab} is refused. target: The lab is not running: "
+        f"{tmp_path}/state.json is missing. Run `make lab`.\n"
+    )
 
 
 def test_a_duplicate_host_is_refused(tmp_path: Path, fde: Fde) -> None:
