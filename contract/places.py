@@ -77,11 +77,6 @@ def command_line(name: str, folder: object = "", **options: object) -> str:
     return " ".join(["fde", name, *([_typed(folder)] if folder else []), *words])
 
 
-def with_extra(name: str) -> str:
-    """Return the instruction for installing an extra, as an imperative clause."""
-    return "run `make venv-dev`" if CHECKOUT else f"run `pip install '{DISTRIBUTION}[{name}]'`"
-
-
 def _typed(value: object) -> str:
     """Quote a value as one shell word; leave a placeholder such as `{serial}` unchanged."""
     text = str(value)

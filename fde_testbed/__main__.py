@@ -8,8 +8,10 @@ def main() -> int:
     try:
         from controller.cli import app
     except (ImportError, AttributeError) as error:
-        update = f"{sys.executable} -m pip install --upgrade fde-energy-testbed"
-        sys.exit(f"fde: A package is missing or does not fit: {error}. Run `{update}`.")
+        from contract import installation
+
+        remedy = installation.install(*installation.requirements())
+        sys.exit(f"fde: A package is missing or does not fit: {error}. To repair it, {remedy}.")
     return app.main()
 
 

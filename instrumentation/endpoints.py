@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from contract.places import with_extra
+from contract.installation import with_extra
 from contract.private import expanded
 from instrumentation.ports import PortError
 

@@ -26,7 +26,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from contract import exports, names, places
+from contract import exports, installation, names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from contract.private import PASSWORD_FILE
@@ -41,6 +41,7 @@ NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
 LEAST_SIZE = (
     10  # of a terminal; Rich would take a smaller one of COLUMNS or LINES, and print nothing
 )
+POLARS_WARNING = "Missing required CPU features"  # how the warning of its import begins
 HELP = Path(__file__).with_name("help.toml")
 TABLES = tomllib.loads(HELP.read_text(encoding="utf-8"))
 EPILOG = "\n\n".join(
@@ -135,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a letter that a terminal lacks ends no session
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    # Polars warns that this processor will crash it: an error, which `_unexpected` words.
+    warnings.filterwarnings("error", POLARS_WARNING, RuntimeWarning)
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
     for name in ("COLUMNS", "LINES"):
         size = os.environ.get(name, "")
@@ -248,6 +251,12 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
 def _unexpected(error: Exception) -> str:
     """Return a sentence on an error of libraries, limits or a foreign bundle; raise any other."""
     reason = f"{type(error).__name__}: {str(error)[:200]}"
+    if isinstance(error, RuntimeWarning) and str(error).startswith(POLARS_WARNING):
+        features = str(error).partition("not detected:\n")[2].partition("\n")[0].strip()
+        remedy = installation.install("polars[rtcompat]")
+        return (
+            f"This processor lacks what Polars requires: {features}. For another build, {remedy}."
+        )
     if isinstance(error, ImportError):
         return f"A library cannot be loaded ({reason}). {LIMITS_REMEDY}"
     if os.environ.get(sandbox.IS_BOUNDED) == "1":

@@ -111,6 +111,7 @@ def run(
 
     if (suite_dir is None) == (suite is None):
         raise ControllerError("folder-and-suite")
+    _require_tables()
     options, is_group = _options(**arguments)
     if options.suite_dir is not None:
         return _measure(options, is_group)
@@ -136,7 +137,9 @@ def resume(
     report: Report = True,
 ) -> SuiteResult:
     """Continue with an interrupted suite."""
-    return _measure(*_options(**{**locals(), "suite_dir": suite_dir or newest()}))
+    arguments = dict(locals())
+    _require_tables()
+    return _measure(*_options(**{**arguments, "suite_dir": suite_dir or newest()}))
 
 
 @commands.command(rich_help_panel=MEASURE)
@@ -175,6 +178,11 @@ def seal(suite_dir: SuiteDir = None) -> None:
     with suite_folder.locked(folder):
         plans.load(folder / "plan.json")
         say(f"sealed: {sealing.seal(folder)}")
+
+
+def _require_tables() -> None:
+    """Import what seals a suite, so that a processor without it is refused before the first run."""
+    from instrumentation import decode  # noqa: F401
 
 
 def _options(**arguments: Any) -> tuple[Options, bool]:

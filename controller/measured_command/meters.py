@@ -49,6 +49,8 @@ class Meters:
     def __init__(self, entries: Sequence[MeterEntry | Mapping[str, object]], folder: Path) -> None:
         if any(folder.glob("meters/*")):
             raise ControllerError("folder-recorded", folder=folder)
+        if entries:
+            from instrumentation import decode  # noqa: F401 - refused now, not after the last run
         self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
         self._folder = folder
         self.incidents: list[str] = []  # messages about recorders that ended

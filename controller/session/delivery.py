@@ -21,8 +21,9 @@ from typing import Any
 
 from contract import names, private, schema, strict_json, system_text
 from contract.errors import AgentError
+from contract.installation import with_extra
 from contract.messages import Message, Receiver
-from contract.places import module_command, with_extra
+from contract.places import module_command
 from controller.session.progress_text import changes, compact
 
 LIMIT_S = 30.0

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from contract import files
 from contract.errors import ControllerError
-from contract.places import SHARE, build_folder, module_command, with_extra
+from contract.installation import with_extra
+from contract.places import SHARE, build_folder, module_command
 from controller.sharing import publish
 
 NAME = "notebook.ipynb"

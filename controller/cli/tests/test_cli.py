@@ -296,6 +296,40 @@ def test_a_dash_is_standard_output(suites: list[str], tmp_path: Path) -> None:
     assert options.output_file("./-") == Path("-")
 
 
+POLARS_THAT_CRASHES = """
+import os, signal, warnings
+warnings.warn("Missing required CPU features.\\n\\nThe following required CPU features were not "
+    "detected:\\n    avx2, fma\\nContinuing will crash.", RuntimeWarning)
+os.kill(os.getpid(), signal.SIGILL)
+"""
+
+
+@pytest.mark.parametrize("words", ["report {suite}", "run {suite} -i no", "verify {suite}"])
+def test_a_processor_that_polars_does_not_support_is_refused_before_it_crashes(
+    words: str, suites: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "polars.py").write_text(POLARS_THAT_CRASHES, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    completed = subprocess.run(
+        [sys.executable, "-m", "controller", *words.format(suite=suites[0]).split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert completed.returncode == 1 and completed.stderr.count("\n") == 1
+    assert "lacks what Polars requires: avx2, fma. For another build, run" in completed.stderr
+
+
+def test_measuring_a_command_needs_no_polars() -> None:
+    code = (
+        "import sys, controller.cli.app, controller.measured_command.measure;"
+        "sys.exit('polars' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 def test_the_help_needs_none_of_the_heavy_libraries() -> None:
     code = (
         "import sys; from controller.cli.app import main; main(['--help']);"

@@ -15,7 +15,7 @@ from agent.preflight import self_encrypting
 from contract.command_results import CheckOutcome
 from contract.errors import AgentError, ControllerError
 from contract.examination import SleepState
-from contract.places import with_extra
+from contract.installation import with_extra
 from contract.private import read_secret
 from controller.session.suite_folder import LEAST_FREE_BYTES
 from controller.targets import secrets
