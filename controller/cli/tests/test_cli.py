@@ -488,7 +488,7 @@ def test_a_lab_that_does_not_run_is_named(
 
 def test_a_duplicate_host_is_refused(tmp_path: Path, fde: Fde) -> None:
     (tmp_path / "hosts.yml").write_text("targets:\n  hosts:\n    alder: {}\n    alder: {}\n")
-    assert "key 'alder'" in fde("check", "-i", tmp_path, status=1).err
+    assert "name alder is already used" in fde("check", "-i", tmp_path, status=1).err
 
 
 SEES_PASSWORD = """#!/bin/sh
