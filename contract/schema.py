@@ -173,7 +173,8 @@ def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> 
         if name in value and (needed or not layout.closed or value[name] is not None):
             arguments[name] = _read(hint, value[name], _inside(place, name))
         elif needed:
-            raise ValueError(f"{_inside(place, name)!r} is missing")
+            missing = _inside(place, name)
+            raise PlacedError(f"{missing!r} is missing", missing)
     if layout.catch_all is not None:
         name, hint = layout.catch_all
         stated = {
@@ -183,7 +184,8 @@ def _read_object(shape: Any, value: Mapping[Any, Any], place: str, key: str) -> 
     elif layout.closed:
         for unknown in (str(name) for name in value if name not in layout.fields):
             near = nearest(unknown, layout.fields).rstrip(".")
-            raise ValueError(f"unknown key {_inside(place, unknown)!r:.80}; {near}")
+            inside = _inside(place, unknown)
+            raise PlacedError(f"unknown key {inside!r:.80}; {near}", inside)
     return shape(**arguments)
 
 
@@ -240,12 +242,20 @@ def _inside(place: str, name: object) -> str:
     return f"{place}.{name}" if place else str(name)
 
 
-class ShapeError(ValueError):
+class PlacedError(ValueError):
+    """A fault of a document at a place, with the names of the keys that lead there."""
+
+    def __init__(self, text: str, place: str) -> None:
+        super().__init__(text)
+        self.place = place
+
+
+class ShapeError(PlacedError):
     """A value that does not have its shape; its text is composed only when shown."""
 
     def __init__(self, shape: Any, value: object, place: str) -> None:
-        super().__init__(shape, value, place)
-        self.place = place
+        super().__init__("", place)
+        self.args = shape, value, place
 
     @property
     def needs_text(self) -> bool:
@@ -263,6 +273,7 @@ class ShapeError(ValueError):
         else:
             shown = repr(value if isinstance(value, str | int | float | None) else type(value))
         text = f"{place or 'the document'} is {shown:.60}, must be {_in_words(shape)}"
+        text += " (quote it)" if self.needs_text else ""
         if get_origin(shape) is Literal and isinstance(value, str):
             choices = [word for word in get_args(shape) if isinstance(word, str)]
             if near := difflib.get_close_matches(value, choices, n=1):

@@ -204,6 +204,12 @@ def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> 
         ("notify", {"receivers": [HOOK, HOOK]}, "receivers-twice"),
         ("notify", {"receivers": [{**HOOK, "url": "https://example.org"}]}, "unknown key"),
         ("power", {"argv": []}, "switch-incomplete"),
+        (
+            "power",
+            {"argv": ["plug"], "hang": 60},
+            "unknown key 'fde_power.hang'; did you mean hang_s$",
+        ),
+        ("power", {}, "'fde_power.argv' is missing"),
         ("power", {"argv": ["plug"], "kind": "shelly"}, "must be 'program'"),
         ("disks", {}, "no-disk"),
         ("disks/sed", ..., "configuration-disk"),

@@ -195,7 +195,7 @@ class Whole(schema.Closed):
         ({"parts": {"a": {"size": -(2**9999)}}}, r"^parts\.a\.size is too large, must be a number"),
         ({"parts": {"a": {"size": "x"}}}, r"^parts\.a\.size is 'x', must be a number above 0$"),
         ({"parts": {"a": {"colour": "x"}}}, r"^parts\.a\.colour is 'x', must be a whole number$"),
-        ({"parts": {3: {}}}, r"^a key of parts is 3, must be text$"),
+        ({"parts": {3: {}}}, r"^a key of parts is 3, must be text \(quote it\)$"),
         ({"parts": {}, "check": "x"}, r"^check is 'x', must be true or false or a mapping$"),
         ({"parts": {}, "check": {"size": -1}}, r"^check\.size is -1, must be a number above 0$"),
         ({"parts": None}, r"^parts is None, must be a mapping$"),

@@ -103,9 +103,16 @@ _SSH_CODES = {
     "timed out": "no-answer",
     "No route to host": "no-route",
     "Network is unreachable": "no-network",
+    # ssh also reports a key that it cannot load as a denied permission.
+    "Load key": "key-file",
     "Permission denied": "not-admitted",
+    "Too many authentication failures": "not-admitted",
+    "bad configuration option": "ssh-config",
+    "Bad configuration option": "ssh-config",
+    "Bad owner or permissions": "ssh-config",
     "Identity file": "key-file",
     "ControlPath too long": "control-path",
+    "too long for Unix domain socket": "control-path",
     bounded.TOO_LONG: "answer-too-long",
 }
 _SUDO_CODES = {
@@ -262,7 +269,7 @@ def describe_failure(target: TargetDocument, result: subprocess.CompletedProcess
         last = lines[-1][:300] if lines else "no output"
         if last.startswith("fde: "):
             return Problem("agent", {}, last.removeprefix("fde: "))
-        if "No module named agent" in stderr:
+        if re.search("No module named '?(agent|contract|instrumentation|workloads)", stderr):
             return Problem.from_wording(ControllerError.wordings(), "no-agent", {"host": name})
         host = name.capitalize() if target.ssh is None else name
         return worded("command-failed", host=host, status=result.returncode, output=last)

@@ -81,10 +81,11 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
             configurations=configurations,
             assumptions=assumptions.resolve(assumed),
         )
-    except schema.ShapeError as error:
+    except schema.PlacedError as error:
         variable = _variable(error.place)
-        text = f"{variable}{str(error).removeprefix(error.place)}"
-        code = "not-text" if error.needs_text else "type"
+        text = str(error).replace(error.place, variable, 1).rstrip("?")
+        needs_text = isinstance(error, schema.ShapeError) and error.needs_text
+        code = "not-text" if needs_text else "type"
         raise AgentError(_problem(code, error=text, variable=variable)) from None
     except ValueError as error:
         raise AgentError(_problem("type", error=error, variable="")) from None

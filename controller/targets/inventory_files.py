@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -79,6 +80,7 @@ class InventoryFiles:
         """Read the files; raises ControllerError with every fault."""
         self._entries: dict[str, list[_Entry]] = defaultdict(list)
         self._problems: list[Problem] = []
+        self._groups: set[str] = set()
         folder = inventory if inventory.is_dir() else inventory.parent
         for file in _host_files(inventory):
             self._read_hosts(file)
@@ -87,13 +89,20 @@ class InventoryFiles:
                 root = self._compose(file)
                 if root is not None:
                     self._read_variables(file, root)
+        groups = {file.stem: file for file in sorted(folder.glob("group_vars/*"))}
+        for group in groups.keys() - self._groups - {"all"}:
+            unread = self._groups - groups.keys()
+            for near in get_close_matches(group, sorted(unread), n=1, cutoff=0.8):
+                self._refuse(groups[group], 1, "group-unread", group=group, nearest=near)
         if self._problems:
             raise ControllerError(*self._problems)
 
-    def located(self, problem: Problem) -> Problem:
-        """Return the problem with the place of its variable in front, if a file has it."""
+    def located(self, problem: Problem, host: str) -> Problem:
+        """Return the problem with the place of the host's variable in front, if a file has it."""
         variable = str(problem.facts.get("variable", ""))
+        others = re.compile(rf".*/host_vars/(?!{re.escape(host)}[./:])")
         entries = self._entries.get(_INDEX.sub("", variable), [])
+        entries = [entry for entry in entries if not others.match(entry.place)]
         if problem.code == "not-text":
             entries = [entry for entry in entries if entry.kind != "str"]
             if entries:
@@ -134,11 +143,14 @@ class InventoryFiles:
     def _read_hosts(self, file: Path) -> None:
         root = self._compose(file)
         keys = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
-        if "plugin" not in keys and (file.suffix or keys) and root is not None:
+        if {"luks_passphrase", "opal_admin_pin", "sed_psid"} & {*keys}:
+            self._refuse(file, 1, "secrets-read")
+        elif "plugin" not in keys and (file.suffix or keys) and root is not None:
             self._read_groups(file, root)
 
     def _read_groups(self, file: Path, node: yaml.Node) -> None:
         for group, body in self._pairs(file, node, "The list of groups"):
+            self._groups.add(group.value)
             for section, entries in self._pairs(file, body, f"The group {group.value}"):
                 if section.value == "children":
                     self._read_groups(file, entries)

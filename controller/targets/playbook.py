@@ -64,7 +64,7 @@ def resolve(path: Path) -> Inventory:
         output_text = output.read()
     refused = {
         failure.host: [
-            files.located(problem)
+            files.located(problem, failure.host)
             for problem in failure.problems or map(_problem_of_reason, failure.reasons)
         ]
         for failure in play.failures
@@ -100,14 +100,8 @@ def _first_complaint(text: str) -> str:
 
     Errors come first. The plugin `auto` complains about any inventory that is for another plugin.
     """
-    noise = (
-        "warnings can be disabled",
-        "'auto' plugin",
-        "hosts list is empty",
-        "supplied host pattern",
-    )
-    lines = [line for line in text.splitlines() if not any(words in line for words in noise)]
-    matches = (line for word in ("ERROR", "WARNING") for line in lines if word in line)
+    lines = [line for line in text.splitlines() if "'auto' plugin" not in line]
+    matches = (line for word in ("ERROR", "parse") for line in lines if word in line)
     return next(matches, "it names no host in the group `targets`.")
 
 

@@ -105,6 +105,10 @@ def test_ssh_config_decides_route_and_known_hosts(line: str, tmp_path: Path) -> 
         (1, b"This account is closed.\n", b"", "command-failed", "This account is closed."),
         (1, b"answer\n", b"first\nlast\n", "command-failed", "last"),
         (1, b"", b"", "command-failed", "no output"),
+        (1, b"", b"No module named 'contract'", "no-agent", "The agent is not on"),
+        (255, b"", b'Load key "/k": invalid format\nh: Permission denied', "key-file", "/k"),
+        (255, b"", b"/c: terminating, 1 bad configuration options", "ssh-config", "/c"),
+        (255, b"", b"unix_listener: path too long for Unix domain socket", "control-path", ""),
         (255, b"", b"ControlPath too long ('/t/x' >= 108 bytes)", "control-path", "/t/x"),
     ],
 )

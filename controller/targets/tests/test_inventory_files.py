@@ -122,7 +122,7 @@ def test_files_that_ansible_reads_otherwise_or_not_at_all_pass(tmp_path: Path) -
 def test_a_refused_text_gets_its_line_and_what_is_written(tmp_path: Path) -> None:
     problems_of(tmp_path, all="fde_meters:\n  - {name: a, port: usb}\n  - {name: b, port: off}\n")
     facts = {"variable": "fde_meters[1].port", "error": "fde_meters[1].port is False"}
-    located = InventoryFiles(tmp_path).located(Problem("not-text", facts, "False."))
+    located = InventoryFiles(tmp_path).located(Problem("not-text", facts, "False."), "bench")
     assert (located.code, located.facts["text"]) == ("text-changed", "off")
     assert located.sentence.startswith(f"{tmp_path / 'group_vars' / 'all.yml'}:3: ")
 
@@ -130,7 +130,7 @@ def test_a_refused_text_gets_its_line_and_what_is_written(tmp_path: Path) -> Non
 def test_a_problem_without_a_place_is_unchanged(tmp_path: Path) -> None:
     problems_of(tmp_path)
     problem = Problem("type", {"variable": "fde_origin"}, "Wrong.")
-    assert InventoryFiles(tmp_path).located(problem) is problem
+    assert InventoryFiles(tmp_path).located(problem, "bench") is problem
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
@@ -141,3 +141,29 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
         "did you mean fde_extent_bytes?",
         "did you mean fde_notify?",
     ]
+
+
+def test_a_problem_of_a_host_gets_the_line_of_its_own_file(tmp_path: Path) -> None:
+    problems_of(tmp_path)
+    (tmp_path / "host_vars").mkdir()
+    for name in ("alder", "bench"):
+        (tmp_path / "host_vars" / f"{name}.yml").write_text("fde_turbo: 3\n", encoding="utf-8")
+    files, problem = InventoryFiles(tmp_path), Problem("type", {"variable": "fde_turbo"}, "Wrong.")
+    assert "/host_vars/bench.yml:1: " in files.located(problem, "bench").sentence
+    assert files.located(problem, "other") is problem
+
+
+@pytest.mark.parametrize("name", ["mine.json", "secrets", "secrets.yml"])
+def test_secrets_that_ansible_would_read_as_hosts_are_refused_unquoted(
+    name: str, tmp_path: Path
+) -> None:
+    problems_of(tmp_path)
+    (tmp_path / name).write_text('{"luks_passphrase": "hunter2"}', encoding="utf-8")
+    (problem,) = problems_of(tmp_path)
+    assert problem.code == "secrets-read" and "hunter2" not in str(problem)
+
+
+def test_variables_of_a_group_that_is_misspelt_are_refused(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, target="fde_turbo: true\n")
+    assert (problem.code, problem.facts["nearest"]) == ("group-unread", "targets")
+    assert problems_of(tmp_path, targets="", webservers="") == []

@@ -144,7 +144,7 @@ def resolved(folder: Path, connection: str, variables: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("connection", "variables", "code", "text"),
     [
-        ("ansible_host=10", "", "not-text", "ansible_host is 10, must be text or null. Quote it."),
+        ("ansible_host=10", "", "not-text", "ansible_host is 10, must be text or null (quote it)."),
         ("ansible_port=99999", "", "type", "ansible_port is 99999, must be a whole number at"),
         ("ansible_port=ssh", "", "type", "ansible_port is 'ssh'. Correct it."),
         ("fde_notfy={}", "", "unknown-name", "'fde_notfy'; did you mean fde_notify?"),
