@@ -170,15 +170,13 @@ def test_link_and_host_variables_of_an_inventory_are_used(tmp_path: Path) -> Non
     (folder / "plain.yml").write_text(json.dumps(plain))
     serial = "2026-11-28"
     disk = "fde_disks: {plain: {by_id: /dev/disk/by-id/nvme-A_1, size_bytes: 68719476736, serial: "
-    (folder / "disks.yml").write_text(f"{disk}{serial}}}}}\n")  # a date to YAML
+    (folder / "disks.yml").write_text(f"{disk}'{serial}'}}}}\n")
     (folder / "vault.yml").write_text("vault_user: alice\n")
     password.write_text("of the vault\n")
     vault = ["encrypt", "--vault-password-file", str(password), str(folder / "vault.yml")]
     subprocess.run([_program("ansible-vault"), *vault], check=True, capture_output=True)
-    result = _play(
-        tmp_path,
-        *("--vault-password-file", str(password), "-i", str(inventory), "playbooks/resolve.yml"),
-    )
+    arguments = ("--vault-password-file", str(password), "-i", str(inventory))
+    result = _play(tmp_path, *arguments, "playbooks/resolve.yml")
     assert result.returncode == 0, result.stdout + result.stderr
     text = (tmp_path / "build" / "targets" / "alder.json").read_text(encoding="utf-8")
     resolved = json.loads(text)
@@ -191,6 +189,9 @@ def test_link_and_host_variables_of_an_inventory_are_used(tmp_path: Path) -> Non
             *("ProxyJump=gate", "UserKnownHostsFile=/site/known_hosts", "AddressFamily=inet"),
         ],
     }
+    (folder / "disks.yml").write_text(f"{disk}{serial}}}}}\n")
+    refused = _play(tmp_path, *arguments, "playbooks/resolve.yml")
+    assert f"A variable is {serial}, a date. Quote it." in refused.stdout
 
 
 @pytest.mark.parametrize(
