@@ -11,7 +11,9 @@ import functools
 import hashlib
 import hmac
 import logging
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +41,10 @@ def deliver(receiver: Receiver, message: Message, limit_s: float = LIMIT_S) -> s
     """
     # It contains no secret: these are in the files that it names.
     described = strict_json.dumps(schema.write(receiver), None)
+    program = receiver.argv[0] if receiver.argv else "timeout"
+    if not shutil.which(program):
+        is_present = "/" in program and Path(program).exists()
+        return f"its program {program} {'is not executable' if is_present else 'was not found'}"
     argv = receiver.argv or module_command("controller.session.delivery", described)
     completed = subprocess.run(
         ["timeout", "--signal=KILL", f"{limit_s:g}", *argv],
@@ -94,16 +100,81 @@ def _post(receiver: Receiver, message: Message, url: str) -> str:
             url, body, headers=headers, timeout=ANSWER_S, allow_redirects=False, stream=True
         ) as response:
             status = response.status_code
-    except (requests.RequestException, ValueError) as error:  # whose text would quote the URL
-        return f"no answer ({type(error).__name__})"
+    except (requests.RequestException, ValueError) as error:
+        return cause_of(error)
     return "" if 200 <= status < 300 else f"it answered {status}"
+
+
+_CAUSES = {  # by the name of a class in Python, requests and urllib3
+    "SSLCertVerificationError": "its certificate is not trusted ({})",
+    "SSLError": "TLS failed ({})",
+    "gaierror": "its host name is unknown, or no name server answers ({})",
+    "ConnectionRefusedError": "connection refused: nothing listens on its port",
+    "TimeoutError": "no answer in time",
+    "Timeout": "no answer in time",
+    "ReadTimeoutError": "no answer in time",
+    "ConnectionResetError": "it closed the connection without an answer",
+    "RemoteDisconnected": "it closed the connection without an answer",
+    "SMTPServerDisconnected": "it closed the connection without an answer",
+    "SMTPAuthenticationError": "it refused the login",
+    "HTTPException": "its answer is not HTTP",
+    "HeaderParsingError": "its answer is not HTTP",
+    "InvalidSchema": "its URL is invalid: it must begin with https:// or http://",
+    "MissingSchema": "its URL is invalid: it must begin with https:// or http://",
+    "InvalidURL": "its URL is invalid",
+    "LocationParseError": "its URL is invalid",
+    "OSError": "no connection ({})",
+}
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of an error in words, without its text, which may quote a secret URL.
+
+    It is that of the innermost error which has one: libraries wrap those of sockets several times.
+    """
+    chain: list[BaseException] = []
+    following: list[object] = [error]
+    for entry in following:
+        if isinstance(entry, BaseException) and entry not in chain:
+            chain.append(entry)
+            following += [*entry.args, getattr(entry, "reason", None)]
+            following += [entry.__cause__, entry.__context__]
+    names_of = [[kind.__name__ for kind in type(entry).__mro__] for entry in chain]
+    by_proxy = "at the proxy: " if any("ProxyError" in kinds for kinds in names_of) else ""
+    for name, words in _CAUSES.items():
+        for entry, kinds in zip(chain, names_of, strict=True):
+            detail = getattr(entry, "verify_message", "") or getattr(entry, "strerror", "")
+            detail = detail or getattr(entry, "reason", "")
+            if name in kinds and ((isinstance(detail, str) and detail) or "{}" not in words):
+                return by_proxy + words.format(str(detail).partition(",")[0])
+    return f"no answer ({type(error).__name__})"
+
+
+class _Causes(logging.Handler):
+    """Keep the causes of Apprise's failures, which it only logs while it handles an error.
+
+    The records themselves are dropped, because they quote URLs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.causes: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        status = re.search(r"error=(\d{3})\b", record.getMessage())
+        if error is not None:
+            self.causes.append(cause_of(error))
+        elif status:
+            self.causes.append(f"it answered {status[1]}")
 
 
 def _send_by_apprise(message: Message, url: str) -> str:
     from apprise import Apprise
 
     _confine_requests()
-    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it quotes URLs
+    logger, handler = logging.getLogger("apprise"), _Causes()
+    logger.propagate, logger.handlers = False, [handler]
     service = Apprise()
     if not service.add(url):
         return "its URL is none that Apprise knows"
@@ -112,7 +183,9 @@ def _send_by_apprise(message: Message, url: str) -> str:
     lines += [f"so far {changes(status.answer)}"] if status and status.answer else []
     title = f"{message.host}: {message.event.replace('-', ' ')}"
     body = "\n".join(map(names.sentence, lines))
-    return "" if service.notify(title=title, body=body) else "it was not accepted"
+    if service.notify(title=title, body=body):
+        return ""
+    return next(iter(handler.causes), "it was not accepted")
 
 
 def main(described: str) -> int:

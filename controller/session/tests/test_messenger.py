@@ -8,6 +8,7 @@ import json
 import logging
 import socket
 import socketserver
+import ssl
 import threading
 import zlib
 from collections.abc import Iterator
@@ -272,11 +273,70 @@ def test_a_hanging_receiver_is_killed_with_its_children(tmp_path: Path) -> None:
     wait_until(lambda: has_ended(int(pid.read_text())))
 
 
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """Serve the same bytes to every connection, which is then closed; yield the port."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(answer)
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    with served(server):
+        yield int(server.server_address[1])
+
+
+@pytest.mark.parametrize(
+    ("url", "answer", "cause"),
+    [
+        ("{http}://127.0.0.1:1/token", b"", "connection refused"),
+        ("{http}://token.invalid/token", b"", "its host name is unknown"),
+        ("{https}://127.0.0.1:{port}/token", b"HTTP/1.1 200 OK\r\n\r\n", "TLS failed"),
+        ("{http}://127.0.0.1:{port}/token", b"", "it closed the connection without an answer"),
+        ("{http}://127.0.0.1:{port}/token", b"?" * 99, "its answer is not HTTP"),
+        ("{http}://127.0.0.1:{port}/token", b"HTTP/1.1 404 No\r\n\r\n", "it answered 404"),
+        ("ftp://127.0.0.1/token", b"", "URL"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["webhook", "apprise"])
+def test_a_failure_names_its_cause_but_no_url(
+    kind: Any, url: str, answer: bytes, cause: str, tmp_path: Path
+) -> None:
+    schemes = {"http": "json", "https": "jsons"} if kind == "apprise" else {"http": "http"}
+    with answering(answer) as port:
+        text = url.format_map({"https": "https", **schemes, "port": port})
+        receiver = Receiver(name="x", kind=kind, url_file=secret(tmp_path, text))
+        reason = delivery.deliver(receiver, MESSAGE)
+    assert cause in reason and "token" not in reason
+
+
+def test_an_untrusted_certificate_is_named() -> None:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed: self-signed (_ssl.c:1)")
+    error.verify_message = "self-signed certificate"
+    wrapped = ConnectionError(OSError("https://secret"))
+    wrapped.__cause__ = error
+    assert delivery.cause_of(wrapped) == "its certificate is not trusted (self-signed certificate)"
+
+
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_a_program_that_cannot_be_started_is_named(mode: int | None, tmp_path: Path) -> None:
+    program = tmp_path / "hook"
+    if mode is not None:
+        program.touch(mode)
+    receiver = Receiver(name="p", kind="program", argv=(str(program),))
+    cause = "was not found" if mode is None else "is not executable"
+    assert delivery.deliver(receiver, MESSAGE) == f"its program {program} {cause}"
+    lost = Receiver(name="p", kind="program", argv=("no-such-program",))
+    assert delivery.deliver(lost, MESSAGE) == "its program no-such-program was not found"
+
+
 def test_a_missing_program_fails_and_other_events_are_not_sent(tmp_path: Path, web: Web) -> None:
     lost = Receiver(name="lost", kind="program", argv=(str(tmp_path / "none"),))
     picky = hook(tmp_path, web.url, events=("failed",))
     (_, problem), second = send_tests(notifying(lost, picky))
-    assert problem == "it ended with 127" and second == ("hook", "")
+    assert problem == f"its program {tmp_path}/none was not found" and second == ("hook", "")
     assert json.loads(web.posts.pop()[1])["event"] == "test"
     with pytest.raises(KeyError), Messenger("s", notifying(picky)) as sender:
         sender.send("started", "6 runs")
