@@ -289,6 +289,7 @@ def test_a_refused_type_names_the_variable_of_the_inventory() -> None:
         "quiet": "fde_quiet",
         "host": "inventory_hostname",
         "ssh/host": "ansible_host",
+        "meters/0/channels": "fde_meters[0].channels",
     }.items():
         with pytest.raises(ProblemError) as raised:
             resolve(changed(path, 3))

@@ -148,7 +148,7 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
         yield _problem("no-disk")
     aligned = size > 0 and size % layout.MIB == 0
     if not aligned:
-        yield _problem("extent", size=size)
+        yield _problem("extent", size=size, variable="fde_extent_bytes")
     if unnamed := list(_check_disk_keys(disks)):
         yield from unnamed
         return
@@ -175,11 +175,13 @@ def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
         if not NAME.fullmatch(role):
             yield _problem("disk-name", disk=role)
         if missing := ", ".join(key for key in _DISK_KEYS if entry.get(key) is None):
-            yield _problem("disk-keys", disk=role, missing=missing)
+            yield _problem("disk-keys", disk=role, missing=missing, variable=f"fde_disks.{role}")
         for key in _SIZES:
             count = entry.get(key)
             if count is not None and not str(count).isdecimal():
-                yield _problem("disk-size-bytes", disk=role, key=key, count=count)
+                variable = f"fde_disks.{role}.{key}"
+                facts = {"disk": role, "key": key, "count": count, "variable": variable}
+                yield _problem("disk-size-bytes", **facts)
         for key in sorted(entry.keys() - disk_keys):
             near = schema.nearest(key, sorted(disk_keys)).rstrip(".")
             variable = f"fde_disks.{role}.{key}"

@@ -24,6 +24,7 @@ _IGNORED = re.compile(r"\.|secrets.*\.json$|.*~$")
 _VAULT = b"$ANSIBLE_VAULT;"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
 _INDEX = re.compile(r"\[\d+\]")
+_MOST_LEVELS = 20
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -55,10 +56,12 @@ class _Entry:
     @property
     def reading(self) -> str:
         """Return in words what YAML makes of the text."""
+        if self.kind not in ("int", "float", "bool"):
+            return {"timestamp": "a date", "null": "no value"}.get(self.kind, "no text")
         value = str(yaml.safe_load(self.text)).lower()
-        number = "a number" if value == self.text else f"the number {value}"
-        words = {"timestamp": "a date", "null": "no value", "bool": value}
-        return words.get(self.kind, number)
+        if self.kind == "bool":
+            return value
+        return "a number" if value == self.text else f"the number {value}"
 
     def is_changed(self, variable: str) -> bool:
         """Return whether YAML takes the text for something that people rarely mean."""
@@ -167,16 +170,18 @@ class InventoryFiles:
                     self._problems.append(_at(_place(file, key), problem))
                 self._read_value(file, key.value, value)
 
-    def _read_value(self, file: Path, path: str, node: yaml.Node) -> None:
+    def _read_value(self, file: Path, path: str, node: yaml.Node, depth: int = 0) -> None:
+        if depth > _MOST_LEVELS:  # an alias within its own anchor
+            return
         kind = node.tag.rpartition(":")[2]
         entry = _Entry(_place(file, node), str(node.value), kind)
         self._entries[path].append(entry)
         if isinstance(node, yaml.MappingNode):
             for key, value in self._pairs(file, node, path):
-                self._read_value(file, f"{path}.{key.value}", value)
+                self._read_value(file, f"{path}.{key.value}", value, depth + 1)
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:
-                self._read_value(file, path, item)
+                self._read_value(file, path, item, depth + 1)
         elif entry.is_changed(path):
             self._problems.append(_at(entry.place, _changed("value-changed", path, entry)))
 
@@ -191,7 +196,8 @@ class InventoryFiles:
             return
         names = set()
         for key, value in node.value:
-            entry = _Entry(_place(file, key), str(key.value), key.tag.rpartition(":")[2])
+            text = key.value if isinstance(key, yaml.ScalarNode) else "[…]"
+            entry = _Entry(_place(file, key), text, key.tag.rpartition(":")[2])
             if entry.kind == "merge":
                 continue
             if entry.kind != "str" or key.value in names:

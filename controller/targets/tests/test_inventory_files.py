@@ -72,7 +72,7 @@ def test_an_octal_port_of_a_meter_in_a_list_and_of_a_host_is_refused(tmp_path: P
     ]
 
 
-@pytest.mark.parametrize("name", ["1234", "no", "on", "~", "2026-11-28", "1:2", "1.5"])
+@pytest.mark.parametrize("name", ["1234", "no", "on", "~", "=", "2026-11-28", "1:2", "1.5"])
 def test_a_host_whose_name_is_no_text_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, hosts=f"targets:\n  hosts:\n    {name}:\n")
     assert (problem.code, problem.facts["key"]) == ("key-changed", name)
@@ -115,7 +115,7 @@ def test_files_that_ansible_reads_otherwise_or_not_at_all_pass(tmp_path: Path) -
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     vault = "$ANSIBLE_VAULT;1.1;AES256\n: : 30\n"
-    templates = 'fde_disks: "{{ disks }}"\nfde_stop: !unsafe timers\n'
+    templates = 'fde_disks: "{{ disks }}"\nfde_stop: &loop [!unsafe timers, *loop]\n'
     assert problems_of(tmp_path, all=vault, targets=templates) == []
 
 
