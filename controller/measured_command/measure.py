@@ -173,9 +173,11 @@ class Measurement:
         only_w = {**self._meters.only_w, **self._sources.only_w}.get(component)
         polls = self._sources.polls(component)
         short_s = min(trial.seconds for _, trial in trials) if polls else None
-        totals = {n: standing.time_and_energy(s) for n, s in evaluate.stretches(raws).items()}
-        memory = standing.memory_remarks({n: j / s for n, (s, j) in totals.items() if s})
-        remarks = (*self._sources.unread(), *self._meters.incidents, *memory)
+        remarks = (
+            *self._sources.unread(),
+            *self._meters.incidents,
+            *standing.remarks(evaluate.stretches(raws)),
+        )
         modelled = any(part.origin == "modelled" for part in self._components.values())
         return CommandDocument(
             format="fde-command/1",

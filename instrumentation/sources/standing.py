@@ -54,6 +54,8 @@ ALIKE = 0.002  # of a mean power: a poll is some hundred µs late
 # A gauge follows late and in steps; a figure in a wrong unit is off by ten or a thousand. A power
 # that stood still for most of the time has no such excuse.
 MOST_APART, HELD_APART, MOSTLY_HELD = 3.0, 1.25, 0.5
+# Added to the name of a counter: the device's power, which checks it, and how late that may be.
+POWER_TWIN, POWER_LATE_S = "/power", 1.0
 # Ratio of two sockets' memory from which on one of them may count in another unit.
 UNLIKE = 10.0
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
@@ -306,6 +308,13 @@ def object_to_power(
     )
 
 
+def remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
+    """Yield sentences on figures that are unlike each other, though each may be true."""
+    totals = {name: time_and_energy(each) for name, each in stretches.items()}
+    yield from memory_remarks({name: j / s for name, (s, j) in totals.items() if s})
+    yield from twin_remarks(stretches)
+
+
 def memory_remarks(powers_w: Mapping[str, float]) -> Iterator[str]:
     """Yield sentences on RAPL's memory zones above their package, or far above another's.
 
@@ -324,6 +333,33 @@ def memory_remarks(powers_w: Mapping[str, float]) -> Iterator[str]:
             f"{most} took {memory_w[most]:.3g} W, {memory_w[most] / memory_w[least]:.0f} times as "
             f"much as {least}. {advice}"
         )
+
+
+def twin_remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
+    """Yield a sentence on each counter that differs from its device's power by over `HELD_APART`.
+
+    The power may be late by `POWER_LATE_S`. Both may be true: some cards' counter holds the whole
+    module, their power only the card.
+    """
+    for name in stretches:
+        pairs = [
+            (stretch.seconds, stretch.energy_j, twin.energy_j)
+            for stretch, twin in zip(
+                stretches[name], stretches.get(f"{name}{POWER_TWIN}", ()), strict=False
+            )
+            if stretch.seconds and stretch.energy_j is not None and twin.energy_j is not None
+        ]
+        seconds, counter_j, power_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
+        if seconds < SOME_S:
+            continue
+        most_w = max(max(pair[1:]) / pair[0] for pair in pairs)
+        low_j, high_j = sorted((counter_j, power_j))
+        if high_j - most_w * POWER_LATE_S > HELD_APART * low_j:
+            yield (
+                f"{name}: its counter shows {counter_j:.3g} J and its power {power_j:.3g} J of the "
+                f"same {seconds:.3g} s. One of them is wrong, or covers more. Compare both with a "
+                "meter."
+            )
 
 
 def object_to_gauge(

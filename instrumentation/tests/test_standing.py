@@ -23,6 +23,7 @@ from instrumentation.sources.standing import (
     object_to_total,
     sentences,
     standstill_code,
+    twin_remarks,
 )
 
 
@@ -173,6 +174,27 @@ def test_of_two_sources_that_contradict_each_other_none_has_joules(
     stretches = {name: [Stretch(1.0, power_w)] * 10 for name, power_w in watts.items()}
     objections = below_parts(named, covers, stretches)
     assert {name: objection.code for name, objection in objections.items()} == codes
+
+
+@pytest.mark.parametrize(
+    ("counter_w", "power_w", "seconds", "is_remarked"),
+    [
+        (37.5, 65.4, 8, True),
+        (65.4, 37.5, 8, True),
+        (60.0, 65.0, 8, False),
+        (60.0, 0.06, 8, True),
+        (37.5, 65.4, 2, False),  # the power may be a second late
+        (0.0, 65.4, 8, True),
+    ],
+)
+def test_a_counter_unlike_its_power_is_remarked(
+    counter_w: float, power_w: float, seconds: int, is_remarked: bool
+) -> None:
+    twins = {
+        name: [Stretch(1.0, w)] * seconds
+        for name, w in (("gpu-0", counter_w), ("gpu-0/power", power_w))
+    }
+    assert bool(list(twin_remarks(twins))) == is_remarked
 
 
 def test_a_late_total_is_not_below_its_part() -> None:

@@ -1,13 +1,14 @@
 """NVIDIA's graphics processors, read by the driver's library NVML with ctypes.
 
 NVML API reference: `nvmlDeviceGetTotalEnergyConsumption` (mJ since the driver was loaded, from
-Volta on) is read at the caller's edges; for a card without that counter `nvmlDeviceGetPowerUsage`
-(mW) is polled.
+Volta on) is read at the caller's edges; `nvmlDeviceGetPowerUsage` (mW) is polled, to check that
+counter or because a card has none.
 """
 
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +18,7 @@ from fde_instruments.sources import COVERAGE, WORDINGS
 from instrumentation.sources.counter import read_stamped, reason
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
+from instrumentation.sources.standing import POWER_TWIN
 
 LIBRARY = "libnvidia-ml.so.1"
 PERIOD_S = 0.2
@@ -66,7 +68,8 @@ class _Library:
 class NvmlSource(PolledSource):
     """All cards as `gpu-0`, `gpu-1` … in NVML's order.
 
-    A card that cannot be read is omitted, with the reason in `omitted`.
+    The power of a card with a counter is `gpu-0/power`. A card that cannot be read is omitted, with
+    the reason in `omitted`.
     """
 
     name: ClassVar[str] = "nvml"
@@ -81,6 +84,9 @@ class NvmlSource(PolledSource):
                 device = library.device(index)
                 if self._counts(device):
                     counters[name] = partial(read_stamped, partial(library.energy_uj, device))
+                    with suppress(OSError):
+                        library.power_uw(device)
+                        powers[f"{name}{POWER_TWIN}"] = partial(library.power_uw, device)
                 else:
                     library.power_uw(device)
                     powers[name] = partial(library.power_uw, device)

@@ -15,7 +15,7 @@ from instrumentation.sources.counter import ReadFailure, Reading, difference
 def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = compile_nvml(tmp_path, monkeypatch, "1500 90000\n-1 30000\n")
     source = NvmlSource.open(str(library), NEVER_S)
-    assert source.names == ("gpu-0", "gpu-1")
+    assert source.names == ("gpu-0", "gpu-0/power", "gpu-1")
     first = source.read()
     (tmp_path / "cards").write_text("1503 90000\n-1 30000\n")
     last = source.read()
@@ -36,7 +36,7 @@ def test_a_card_that_is_lost_leaves_the_others(
 ) -> None:
     library = compile_nvml(tmp_path, monkeypatch, "-2 90000\n1500 30000\n")
     source = NvmlSource.open(str(library), NEVER_S)
-    assert source.names == ("gpu-1",)
+    assert source.names == ("gpu-1", "gpu-1/power")
     assert "gpu-0: GPU is lost" in source.omitted
     source.close()
     (tmp_path / "cards").write_text("-2 1\n")

@@ -27,7 +27,7 @@ def _nvml(root: Path, patch: pytest.MonkeyPatch) -> contract.Opener:
 
 MACHINES = {
     "hwmon": (_hwmon, {"amd_energy/Esocket0", "power_meter/power1"}),
-    "nvml": (_nvml, {"gpu-0", "gpu-1"}),
+    "nvml": (_nvml, {"gpu-0", "gpu-0/power", "gpu-1"}),
 }
 
 
