@@ -23,7 +23,16 @@ from analysis.energy.plausibility import (
 )
 from analysis.energy.response import HELD_FLAG, SLOW_FLAG, Updates
 from analysis.energy.uncertainty import EXAMINED, Resolution, TypeB, reading_variance_j2
-from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, Windows, fit, meets, windows
+from analysis.energy.windows import (
+    DUPLICATE_FLAG,
+    Spans,
+    Timing,
+    Windows,
+    fit,
+    meets,
+    overlap_ns,
+    windows,
+)
 from analysis.suite.clocks import Floats
 from analysis.suite.records import SYSTEM
 from analysis.suite.samples import Samples
@@ -35,6 +44,8 @@ COUNTER_FLAG, GAP_FLAG = "counter-contradicted", "gap-contradicted"
 # be displaced by at most a quarter of it, and the half width of the 95 % interval is at most this
 # share of the joules.
 MOST_SHARE = 0.5
+# Share of a stretch in which stuck readings leave it a figure, with a flag.
+MOST_STUCK = 0.02
 # Share of the joules from which on the readings' 95 % uncertainty has a flag if the interval is
 # only that of the scatter of runs.
 UNSURE_SHARE, UNSURE_FLAG = 0.04, "coarse-readings"
@@ -102,7 +113,9 @@ class Metered:
         ordered = tuple(chosen.values())
         timing = fit(samples, kind, limit_s)
         stuck = Stuck()
-        constant = {name: Constant(name) for name in channels}
+        half_steps_w = [term.limit for term in terms if term.name == "resolution"]
+        stated_w = min((2 * limit for limit in half_steps_w if limit), default=math.inf)
+        constant = {name: Constant(name, stated_w) for name in channels}
         odd = {name: Odd(name) for name in channels}
         checks: list[Stuck | Constant | Odd] = [stuck, *constant.values(), *odd.values()]
 
@@ -190,7 +203,8 @@ class Metered:
             odd.add(LONE_FLAG)
         flagged |= dict.fromkeys(sorted(odd), True)
         flags = tuple(flag for flag, applies in flagged.items() if applies)
-        if NEGATIVE_FLAG in flags and energy_j < 0:
+        stuck_ns = sum(overlap_ns(self.stuck_ns, *stretch) for stretch in stretches)
+        if stuck_ns * 1e-9 > MOST_STUCK * duration_s or (NEGATIVE_FLAG in flags and energy_j < 0):
             return Energy(None, None, coverage, flags)
         rests = {self.edges[place].rest for place in pairs[0]}
         placed = rests == {"before", "after"} and self.timing.bound_ns < duration_s * 1e9 / 4

@@ -158,10 +158,12 @@ class Odd:
 class Constant:
     """Stretches in which one channel had one value within its last digit.
 
-    Opening the meter again does not interrupt such a stretch.
+    The digit is at most `stated_w`, the meter's stated step: a coarse meter may show two values
+    only, which differ by many digits. Opening the meter again does not interrupt such a stretch.
     """
 
     channel: str
+    stated_w: float = math.inf
     records: int = 0
     _digit_w: float | None = None
     _least_w: float = math.inf
@@ -174,7 +176,8 @@ class Constant:
         power = windows.power_w[self.channel]
         if self._digit_w is None:
             # Sums of decimal fractions differ in some last bits.
-            self._digit_w = last_digit(power[:_DIGITS]) * (1 + 1e-6) + 1e-9
+            digit_w = min(last_digit(power[:_DIGITS]), self.stated_w)
+            self._digit_w = digit_w * (1 + 1e-6) + 1e-9
         self._least_w = min(self._least_w, float(power.min()))
         self._most_w = max(self._most_w, float(power.max()))
         self.records += len(power)

@@ -381,6 +381,12 @@ class Remarks:
         return sorted(words)
 
 
+def overlap_ns(spans: Spans, start_ns: int, end_ns: int) -> int:
+    """Return how long the spans overlap a stretch together."""
+    inside_ns = np.minimum(spans[1], end_ns) - np.maximum(spans[0], start_ns)
+    return int(inside_ns[inside_ns > 0].sum())
+
+
 def meets(spans: Spans, start_ns: int, end_ns: int) -> bool:
     """Return whether any of the spans overlaps a stretch."""
     starts, ends = spans

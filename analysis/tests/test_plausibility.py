@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
@@ -124,6 +125,18 @@ def test_a_constant_value_amid_noise_is_stuck() -> None:
     assert stuck_s(power_w) == [(70.0, 75.0)]
     assert stuck_s(power_w[:1000], power_w[1000:]) == [(70.0, 75.0)]
     assert stuck_s(noisy(20_000, 40.0)) == []
+
+
+@pytest.mark.parametrize(("count", "figure"), [(50, False), (10, True)])
+def test_a_phase_of_stuck_readings_has_no_joules(*, count: int, figure: bool) -> None:
+    """The last value of a meter that died, repeated while the machine takes more."""
+    power_w = noisy(2000, 40.0)
+    power_w[700 : 700 + count] = [power_w[700]] * count
+    ends = 50 * S, 150 * S
+    metered = metered_of(power_w, map(Edge, (0, *ends)), window_s=0.1)
+    energy = metered.energy("system", [ends])
+    assert "stuck" in energy.flags and (energy.energy_j is not None) == figure
+    assert metered.energy("system", [(0, ends[0])]).energy_j is not None
 
 
 def test_a_coarse_reading_at_rest_is_not_stuck() -> None:
@@ -429,9 +442,11 @@ def test_a_platform_below_its_packages_has_no_joules(
     assert rows["energy_j"].is_null().all() == rows["flags"].str.contains(BELOW_PART).all() == below
 
 
-def constant(*parts: list[float]) -> tuple[list[tuple[float, float]], float | None]:
+def constant(
+    *parts: list[float], stated_w: float = math.inf
+) -> tuple[list[tuple[float, float]], float | None]:
     """Return the stretches in s of a 10 Hz recording in these parts, and its only value."""
-    channel = Constant("drive")
+    channel = Constant("drive", stated_w)
     for piece in windows_of(parts, "drive", S // 10):
         channel.take(piece)
     return [(a / S, b / S) for a, b in channel.stretches()], channel.only_w
@@ -449,3 +464,12 @@ def test_constant_stretches_are_those_within_the_last_digit() -> None:
     stretches, only_w = constant(flat, flat)
     assert stretches == [(0.0, 8.0)] and only_w == pytest.approx(2.0005)
     assert constant([0.0] * 30)[1] == 0.0
+
+
+def test_two_values_ten_stated_steps_apart_are_not_one() -> None:
+    rest, work = [200.0] * 40, [300.0] * 40
+    assert constant(rest + work)[1] == 250.0  # one digit could be 100 W
+    stretches, only_w = constant(rest + work + rest, stated_w=10.0)
+    assert stretches == [(0.0, 4.0), (4.0, 8.0), (8.0, 12.0)] and only_w is None
+    assert constant([200.0, 210.0] * 40, stated_w=10.0)[1] == 205.0
+    assert constant(rest, rest, stated_w=10.0)[1] == 200.0
