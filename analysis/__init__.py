@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from analysis import rounding  # noqa: F401 - before numpy and polars
+
 if TYPE_CHECKING:
     from analysis.library import Suite, to_pandas
     from analysis.stats.results import load

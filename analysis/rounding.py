@@ -1,8 +1,10 @@
 """Import numpy without its code for AVX-512, so that figures are the same on every x86-64.
 
-Its exponentials and logarithms would round differently there. Each package of ours that uses numpy
-imports this first; numpy is imported at its first use. Programs that we start do not inherit the
-setting, and it has no effect if numpy was imported before.
+Its exponentials and logarithms would round differently there. The package imports this first; numpy
+is imported at its first use. Programs that we start do not inherit the setting, and it has no
+effect if numpy was imported before.
+
+Polars warns at its import that it will crash on a processor; that becomes an error here.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
+POLARS_WARNING = "Missing required CPU features"  # how the warning begins
 _SWITCHED_OFF = "NPY_DISABLE_CPU_FEATURES"
 
 
@@ -49,5 +52,6 @@ def _switched_off(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], 
     return exec_module
 
 
+warnings.filterwarnings("error", POLARS_WARNING, RuntimeWarning)
 if not ("numpy" in sys.modules or _SWITCHED_OFF in os.environ or os.uname().machine != "x86_64"):
     sys.meta_path.insert(0, _Finder())

@@ -1,3 +1,1 @@
 """Read a suite folder: its plan, runs, samples and records, and whether it is complete."""
-
-from analysis import rounding  # noqa: F401  # before numpy

@@ -26,6 +26,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from analysis.rounding import POLARS_WARNING
 from contract import exports, installation, names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
@@ -41,7 +42,6 @@ NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
 LEAST_SIZE = (
     10  # of a terminal; Rich would take a smaller one of COLUMNS or LINES, and print nothing
 )
-POLARS_WARNING = "Missing required CPU features"  # how the warning of its import begins
 HELP = Path(__file__).with_name("help.toml")
 TABLES = tomllib.loads(HELP.read_text(encoding="utf-8"))
 EPILOG = "\n\n".join(
@@ -136,8 +136,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a letter that a terminal lacks ends no session
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Polars warns that this processor will crash it: an error, which `_unexpected` words.
-    warnings.filterwarnings("error", POLARS_WARNING, RuntimeWarning)
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
     for name in ("COLUMNS", "LINES"):
         size = os.environ.get(name, "")

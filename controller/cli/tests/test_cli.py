@@ -322,6 +322,19 @@ def test_a_processor_that_polars_does_not_support_is_refused_before_it_crashes(
     assert "lacks what Polars requires: avx2, fma. For another build, run" in completed.stderr
 
 
+def test_the_library_raises_where_polars_would_crash(tmp_path: Path) -> None:
+    (tmp_path / "polars.py").write_text(POLARS_THAT_CRASHES, encoding="utf-8")
+    completed = subprocess.run(
+        [sys.executable, "-c", "from fde_testbed import Suite"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )
+    assert completed.returncode == 1 and "RuntimeWarning: Missing required" in completed.stderr
+
+
 def test_measuring_a_command_needs_no_polars() -> None:
     code = (
         "import sys, controller.cli.app, controller.measured_command.measure;"
