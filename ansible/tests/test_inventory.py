@@ -408,7 +408,8 @@ def test_a_secrets_file_next_to_hosts_is_not_read_as_inventory(
     tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {target: }}\n", encoding="utf-8")
-    (tmp_path / "secrets.json").write_text(content, encoding="utf-8")
+    for name in ("secrets.json", "secrets.json.old", "secrets"):
+        (tmp_path / name).write_text(content, encoding="utf-8")
     result = subprocess.run(
         [Path(sys.executable).with_name("ansible-inventory"), "-i", tmp_path, "--list"],
         env=dict(os.environ, ANSIBLE_CONFIG=str(ROLES.parent / "ansible.cfg")),

@@ -20,7 +20,7 @@ from contract.problem import Problem, wordings_of
 _PREFIXES = ("fde_", "ansible_")
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
 _VARIABLES = ("group_vars", "host_vars")
-_IGNORED = re.compile(r"\.|secrets.*\.json$|.*~$")
+_IGNORED = re.compile(r"\.|.*~$")
 _VAULT = b"$ANSIBLE_VAULT;"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
 _INDEX = re.compile(r"\[\d+\]")
@@ -216,10 +216,12 @@ def _host_files(inventory: Path) -> Iterator[Path]:
         entries = sorted(inventory.iterdir())
         files = [entry for entry in entries if entry.name not in _VARIABLES]
     for file in files:
-        if file.is_dir():
-            yield from _files_below(file)
-        elif not _IGNORED.match(file.name) and file.suffix in _SUFFIXES and not _is_program(file):
-            yield file
+        for inner in _files_below(file) if file.is_dir() else [file]:
+            names = inner.relative_to(file.parent).parts
+            # As ansible.cfg has it, files of secrets are no inventories.
+            ignored = any(_IGNORED.match(name) or name.startswith("secrets") for name in names)
+            if not ignored and inner.suffix in _SUFFIXES and not _is_program(inner):
+                yield inner
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

@@ -108,6 +108,7 @@ def test_files_that_ansible_reads_otherwise_or_not_at_all_pass(tmp_path: Path) -
     files = {
         "hosts.ini": "[targets]\nbench ansible_port=0022\n",
         "hosts": "[targets]\nbench\n",
+        "secrets.yml": '{"luks_passphrase": 1}',
         "secrets.json": '{"luks_passphrase": 1, "luks_passphrase": 2}',
         "hosts.yml~": "- a\n",
         "cloud.yml": "plugin: amazon.aws.aws_ec2\nregions: [1]\n",
@@ -153,7 +154,7 @@ def test_a_problem_of_a_host_gets_the_line_of_its_own_file(tmp_path: Path) -> No
     assert files.located(problem, "other") is problem
 
 
-@pytest.mark.parametrize("name", ["mine.json", "secrets", "secrets.yml"])
+@pytest.mark.parametrize("name", ["mine.json", "pins", "pins.yml"])
 def test_secrets_that_ansible_would_read_as_hosts_are_refused_unquoted(
     name: str, tmp_path: Path
 ) -> None:
