@@ -24,8 +24,10 @@ _INVENTORY = typer.Option(
 Inventory = Annotated[Path, _INVENTORY]
 AnyInventory = Annotated[Path | None, _INVENTORY]
 Scale = Annotated[str | None, typer.Option(help="A scale of the suite, such as lab.")]
-Blocks = Annotated[int | None, typer.Option(help="Number of blocks instead of the suite's.")]
-Hours = Annotated[float | None, typer.Option(help="Plan as many blocks as end within this time.")]
+Blocks = Annotated[int | None, typer.Option(min=1, help="Number of blocks instead of the suite's.")]
+Hours = Annotated[
+    float | None, typer.Option(min=0, help="Plan as many blocks as end within this time.")
+]
 Until = Annotated[
     datetime | None,
     typer.Option(

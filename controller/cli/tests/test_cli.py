@@ -473,6 +473,8 @@ def test_a_wrong_inventory_lists_the_existing_ones(tmp_path: Path, fde: Fde) -> 
         (["--suite", "paper", "--scale", "lba"], "did you mean lab?"),
         (["--suite", "smoke", "--skip", "idel"], "did you mean idle?"),
         (["--suite", "smoke", "--blocks", "zwei"], "--blocks"),
+        (["--suite", "smoke", "--blocks", "0"], "--blocks"),
+        (["--suite", "smoke", "--hours", "-1"], "--hours"),
         (["nosuch"], "name the folder of a planned suite"),
         (["--suite", "smoke"], "was not found"),
     ],
@@ -480,11 +482,11 @@ def test_a_wrong_inventory_lists_the_existing_ones(tmp_path: Path, fde: Fde) -> 
 def test_names_are_refused_before_the_inventory_is_read(
     command: str, words: list[str], message: str, fde: Fde
 ) -> None:
-    if command == "check" and not {"nosuch", "--skip", "--blocks"}.isdisjoint(words):
+    if command == "check" and not {"nosuch", "--skip", "--blocks", "--hours"}.isdisjoint(words):
         pytest.skip("check takes none of them")
     if command == "plan" and "nosuch" in words:
         pytest.skip("plan takes no folder")
-    status = 2 if "--blocks" in words else 1
+    status = 1 if {"--blocks", "--hours"}.isdisjoint(words) else 2
     assert message in fde(command, *words, "-i", "no/inventory", status=status).err
 
 
