@@ -258,7 +258,7 @@ def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> 
             "nothing for the kind plain: there are: name, kind",
         ),
         ("configurations/2/cypher", "aes", "for the kind dmcrypt: did you mean cipher"),
-        ("configurations/2/filesytem", {}, "for the kind dmcrypt: did you mean filesystem"),
+        ("configurations/2/filesysten", {}, "for the kind dmcrypt: did you mean filesystem"),
         ("configurations/1/disk", "plain", "disk must be sed"),
         ("configurations/2/cipher", ..., "needs cipher"),
         ("configurations/2/cipher", "aes-cbc-null", "must be one of aes-xts-plain64, .* not 'aes"),
