@@ -26,8 +26,7 @@ ZERO_FLAG, NEGATIVE_FLAG = "zero-power", "negative-power"
 ALARMS = 1e-6
 LEAST = 4  # equal records from which on they may be stuck
 SOME = 16  # records of which one is counted, if all differ
-AT_LEVEL = 20  # records of a level that give its rate of repetition; else all levels give it
-ENOUGH = 50  # records of all levels that do
+ENOUGH = 50  # records of a level that give its rate of repetition; else all levels give it
 LEVELS_PER_OCTAVE, LEVELS = 16, 1024  # of power: repetitions are counted level by level
 CONSTANT_NS = 2_000_000_000  # shorter stretches span no run
 _DIGITS = 50_000  # records from which the last digit is derived
@@ -85,12 +84,11 @@ class Stuck:
 
     def _is_stuck(self, level: int, length: int) -> bool:
         counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _clipped(length)
-        enough = AT_LEVEL
-        if int(counts @ _LENGTHS) - capped < enough:
-            counts, enough = self._counts.sum(axis=0), ENOUGH
+        if int(counts @ _LENGTHS) - capped < ENOUGH:
+            counts = self._counts.sum(axis=0)
         counts[capped] -= 1
         records, runs = int(counts @ _LENGTHS), int(counts.sum())
-        if records < enough:
+        if records < ENOUGH:
             return False
         repeats = (records - runs + 1) / (records + 2)
         if math.log1p(-repeats) + (length - 1) * math.log(repeats) > math.log(ALARMS):

@@ -139,13 +139,6 @@ def test_a_phase_of_stuck_readings_has_no_joules(*, count: int, figure: bool) ->
     assert metered.energy("system", [(0, ends[0])]).energy_j is not None
 
 
-def test_thirty_records_show_that_a_meter_died_before_the_load() -> None:
-    rest_w = noisy(30, 60.0, digit_w=0.1)
-    varied_w = [w + 0.1 * (n % 7) for n, w in enumerate(rest_w)]
-    assert stuck_s(varied_w, [varied_w[-1]] * 40) == [(3.0, 7.0)]
-    assert stuck_s([60.0] * 30, noisy(30, 160.0, digit_w=0.1)) == []  # too few of that level
-
-
 def test_a_coarse_reading_at_rest_is_not_stuck() -> None:
     """It shows 8.0 W for minutes, and hardly twice the same under load."""
     idle_w = [8.0] * 3000
