@@ -45,7 +45,7 @@ COUNTER_FLAG, GAP_FLAG = "counter-contradicted", "gap-contradicted"
 # share of the joules.
 MOST_SHARE = 0.5
 # Share of a stretch in which stuck readings leave it a figure, with a flag.
-MOST_STUCK = 0.02
+MOST_STUCK = 0.5
 # Share of the joules from which on the readings' 95 % uncertainty has a flag if the interval is
 # only that of the scatter of runs.
 UNSURE_SHARE, UNSURE_FLAG = 0.04, "coarse-readings"

@@ -163,10 +163,8 @@ def _distinct_names(zones: Sequence[Path]) -> dict[Path, str]:
     for name in dict.fromkeys(names.values()):
         like = [zone for zone in zones if names[zone] == name]
         for number, zone in enumerate(like if len(like) > 1 else ()):
-            if _PACKAGE.fullmatch(name):
-                names[zone] = f"{name}-die-{number}"
-            elif number:
-                names[zone] = f"{name}-{number}"
+            part = "-die-" if _PACKAGE.fullmatch(name) else "-"
+            names[zone] = f"{name}{part}{number}"
     return names
 
 

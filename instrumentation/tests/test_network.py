@@ -663,7 +663,6 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
     entry = an_entry("http://127.0.0.1:1", "http", origin="measured", **described)
     program = (
         "import sys; sys.modules['requests'] = None\n"
-        "from contract import places; places.CHECKOUT = False\n"
         "from instrumentation.network import open_network_meter\n"
         "from instrumentation.recorder_port import driver_of, parse_meter\n"
         "entry = parse_meter(sys.argv[1])\n"
@@ -672,4 +671,4 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
     )
     words = [sys.executable, "-c", program, entry]
     process = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "lacks requests" in process.stdout and "[plugs]" in process.stdout
+    assert "lacks requests" in process.stdout and "run `" in process.stdout

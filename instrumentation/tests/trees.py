@@ -160,12 +160,12 @@ TREES: dict[str, Tree] = {
     ),
     "two memories of one name": Tree(
         zones("package-0", "dram", "dram"),
-        ("package-0", "dram", "dram-1"),
-        ("package-0", "dram", "dram-1"),
+        ("package-0", "dram-0", "dram-1"),
+        ("package-0", "dram-0", "dram-1"),
     ),
     "two psys of one name": Tree(
         {f"{P}:0": "package-0", f"{P}:1": "psys", f"{P}:2": "psys"},
-        ("package-0", "psys", "psys-1"),
+        ("package-0", "psys-0", "psys-1"),
         ("package-0",),
     ),
     "a package beside its dies": Tree(

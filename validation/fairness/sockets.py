@@ -14,6 +14,7 @@ from analysis.suite.records import Counter, Phase, Suite
 from analysis.suite.suite_folder import read
 from instrumentation.sources.counter import MIRROR, Reading
 from instrumentation.sources.powercap import PowercapSource
+from instrumentation.sources.zones import kind_of
 from instrumentation.tests.trees import TREES, Tree, counting
 from validation.bench import Figure
 from validation.synthetic.suite import Options, write_suite
@@ -66,7 +67,7 @@ def energies(tree: Tree, suite: Suite, root: Path) -> dict[str, float]:
 def expected(tree: Tree) -> dict[str, float | None]:
     """Return the joules of all packages and of all memory; None for a tree without."""
     used_j = _used_j(tree)
-    memory = [name for name in tree.add_up if name.endswith("dram")]
+    memory = [name for name in tree.add_up if kind_of(name) == "dram"]
     packages = [name for name in tree.add_up if name not in memory]
     return {
         part: sum(used_j[name] for name in names) if names else None

@@ -26,7 +26,7 @@ PACKAGES[INSTRUMENTS] = REPOSITORY / "plugins" / INSTRUMENTS
 KINDS = {
     METER: ["tally"],
     STORAGE: ["dmcrypt_null"],
-    INSTRUMENTS: ["powersensor3", "mcp39f511n", "wattsup", "wt210", "hwmon", "nvml"],
+    INSTRUMENTS: ["powersensor3", "mcp39f511n", "wattsup", "wt210", "ipmi", "hwmon", "nvml"],
 }
 PLAN = """
 import io, json, sys

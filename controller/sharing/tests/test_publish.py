@@ -205,7 +205,7 @@ def test_a_bundle_that_was_changed_cut_short_or_is_of_another_version_is_refused
     stated = {"sums.json": json.dumps(sums).encode(), **members}
     newer = {f"{folder}/bundle.json": b'{"format": "fde-bundle/9", "testbed": "7.0"}'}
     for content, words in (
-        (bundle.read_bytes()[: bundle.stat().st_size // 2], "cut short"),
+        (bundle.read_bytes()[: bundle.stat().st_size // 2], "not all of one"),
         ({**stated, journal: members[journal] + b"\n"}, "clock.jsonl differs"),
         (members | newer, "'fde-bundle/9', this version reads 'fde-bundle/1'"),
     ):
