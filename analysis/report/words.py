@@ -160,14 +160,9 @@ def verdict_of(value: Comparison | SummaryRow, modes: bool = True) -> Verdict:
     return Verdict(f"{word} ({'; '.join(remarks)})" if remarks else word, word)
 
 
-def unseen_share(n: int) -> float:
-    """Return the share of visits below which `n` of them show none in more than 5 % of suites."""
-    return float(1 - 0.05 ** (1 / n))
-
-
 def unseen(n: int) -> str:
-    """Return `an event in up to 26 % of visits may be missed`."""
-    return f"an event in up to {100 * unseen_share(n):.0f} % of visits may be missed"
+    """Return `an event in up to 26 % of visits may be missed`: `n` visits show none in 5 %."""
+    return f"an event in up to {100 * (1 - 0.05 ** (1 / n)):.0f} % of visits may be missed"
 
 
 def sign(value: Comparison) -> str:

@@ -25,6 +25,7 @@ from analysis.stats.summary import (
     KEYS,
     RATIO_COLUMNS,
     SUMMARY_SCHEMA,
+    Group,
     Key,
     SummaryRow,
     base_of,
@@ -93,12 +94,15 @@ def judge(
 
     `unequal` are the phases that `energy` has for the same work.
     """
-    component = first_component(COMPONENTS, {key[3] for key in groups_of(suite, energy)})
+    groups = groups_of(suite, energy)
+    over_all, answers = contrasts(suite, energy), comparisons(suite, energy, unequal)
+    component = first_component(COMPONENTS, {key[3] for key in groups})
     events = find_rare_events(suite, energy, component)
-    asked = dict(_questions(suite, energy, unequal, events))
+    asked = dict(_questions(suite, groups, over_all, answers, events))
     tried = energy_of_first_tries(suite, energy)
     if tried is not None:
-        first_tries = dict(_questions(suite, tried, unequal, events))
+        tried_sides = contrasts(suite, tried), comparisons(suite, tried, unequal)
+        first_tries = dict(_questions(suite, groups_of(suite, tried), *tried_sides, events))
         having_voids = void_configurations(suite)
         for name, question in asked.items():
             if name in first_tries and not having_voids.isdisjoint(question.configurations):
@@ -108,14 +112,11 @@ def judge(
     decided, tested = _decide(asked, component)
     return Family(
         component,
-        tuple(
-            replace(contrast, comparison=decided.get((contrast.base, contrast.other)))
-            for contrast in contrasts(suite, energy)
-        ),
+        tuple(replace(c, comparison=decided.get((c.base, c.other))) for c in over_all),
         {(n[0], n[1], n[2], n[3]): c for n, c in decided.items() if len(n) == len(KEYS)},
         tuple(
             replace(a, comparison=decided.get((a.question.name, a.configuration, ANSWER)))
-            for a in comparisons(suite, energy, unequal)
+            for a in answers
         ),
         events,
         tested,
@@ -124,21 +125,21 @@ def judge(
 
 def _questions(
     suite: Suite,
-    energy: pl.DataFrame,
-    unequal: Mapping[Cell, UnequalWork],
+    groups: Mapping[Key, Group],
+    over_all: Iterable[Contrast],
+    answers: Iterable[Answer],
     events: Mapping[str, RareEvents],
 ) -> Iterator[tuple[_Name, _Question]]:
     """Yield all comparisons of a suite, not yet decided."""
-    groups = groups_of(suite, energy)
     terms = terms_of(suite, suite.reference_meter(SYSTEM) or "meter", SYSTEM)
     means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
-    for contrast in contrasts(suite, energy):
+    for contrast in over_all:
         if (c := contrast.comparison) is not None:
             pair = contrast.base, contrast.other
             sides = [tuple(means.get((w, name)) for name in pair) for w in contrast.workloads]
             c = replace(c, complete=_finished(suite, product(counted(suite), pair)))
             yield pair, _Question(_with_error(c, terms, sides), pair)
-    for answer in comparisons(suite, energy, unequal):
+    for answer in answers:
         if (c := answer.comparison) is not None:
             question, on = answer.question, answer.configuration
             cells = [(side.workload, on) for side in (question.second, question.first)]

@@ -40,9 +40,9 @@ def known_variables() -> frozenset[str]:
 
 def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
     """Yield a problem for each name of ours that nothing reads."""
-    known = known_variables()
-    for name in sorted(name for name in names if name.startswith("fde_") and name not in known):
-        yield unknown_name("variable", name, sorted(known))
+    variables = known_variables()
+    for name in sorted(n for n in names if n.startswith("fde_") and n not in variables):
+        yield unknown_name("variable", name, sorted(variables))
 
 
 @dataclass(frozen=True)
