@@ -1,0 +1,252 @@
+"""Faults of a machine while `fde here` runs on it: what it said, and what it left."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from validation.own_machine.machine import PASSWORD, USER, OwnMachine, Sudo
+from validation.own_machine.traces import differences
+
+FOLDER = "/srv/folder"
+HOME = f"/home/{USER}"
+DRIVE = "/dev/nvme0n1"
+# What stays for the user: suites, and the settings of the programs that he ran.
+KEPT = rf"\w+: {HOME}/\.(local|ansible|cache|config)/"
+MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
+INTERRUPT = b"\x03"
+
+# Moments of the command, as conditions of a shell in the guest. FILE is the disk's file.
+WRITING = "[ -e FILE ] && ! losetup --list --noheadings --output BACK-FILE | grep -q FILE"
+ATTACHED = "losetup --list --noheadings --output BACK-FILE | grep -q FILE"
+PLAIN = "findmnt --noheadings --output SOURCE | grep -q ^/dev/loop"
+CRYPT = "findmnt --noheadings --output SOURCE | grep -q ^/dev/mapper/"
+
+# A file system of its own for the folder, on a drive of the guest.
+CLEAR = f"umount -q {FOLDER} || true; wipefs --quiet --all {DRIVE}; mkdir -p {FOLDER}\n"
+OWN = f"\nchown {USER}: {FOLDER}"
+LUKS = (
+    f"printf x | cryptsetup luksFormat --batch-mode --pbkdf-force-iterations 4 "
+    f"--pbkdf-memory 32 --pbkdf-parallel 1 {DRIVE} -; "
+    f"printf x | cryptsetup open --key-file - {DRIVE} home; "
+    f"mkfs.ext4 -q /dev/mapper/home; mount /dev/mapper/home {FOLDER}"
+)
+LVM = (
+    f"pvcreate -q {DRIVE}; vgcreate -q vg {DRIVE}; lvcreate -q -l 100%FREE -n lv vg; "
+    f"mkfs.ext4 -q /dev/vg/lv; mount /dev/vg/lv {FOLDER}"
+)
+FILE_SYSTEMS = {
+    "ext4": f"mkfs.ext4 -q {DRIVE}; mount {DRIVE} {FOLDER}",
+    "xfs": f"mkfs.xfs -q {DRIVE}; mount {DRIVE} {FOLDER}",
+    "btrfs": f"mkfs.btrfs -q {DRIVE}; mount {DRIVE} {FOLDER}",
+    "luks": LUKS,
+    "lvm": LVM,
+    "tmpfs": f"mount -t tmpfs tmpfs {FOLDER}",
+    # Served by another machine, like NFS: no blocks of its own, no preallocation.
+    "hostfs": f"mkdir -p /run/fde-host/shared; mount -t hostfs -o shared none {FOLDER}",
+}
+UNMOUNT = f"""udevadm settle; umount -q {FOLDER} || true
+[ ! -e /dev/mapper/home ] || cryptsetup close home
+[ ! -e /dev/vg/lv ] || {{ vgremove -qfy vg; pvremove -q {DRIVE}; }} >/dev/null"""
+FILL = "n=$(df --output=avail --block-size=1 /var | tail -1); fallocate -l $n /var/fill || true; "
+FILL += "dd if=/dev/zero of=/var/rest bs=64k 2>/dev/null || true"
+UNITS = "systemctl list-units --plain --no-legend 'fde-*' | cut -d' ' -f1 | grep -v fde-host"
+USE_LOOPS = """for n in 0 1 2 3 4 5 6 7; do
+truncate -s 1M /srv/used.$n; losetup --find /srv/used.$n; done"""
+FREE_LOOPS = "for f in /srv/used.*; do losetup -d $(losetup -nO NAME -j $f); rm $f; done"
+REPLACE = "fallocate -l 8M /srv/other; mv /srv/other FILE"
+KILL_ALL = f"for u in $({UNITS}); do systemctl kill -s KILL $u || true; done; "
+KILL_ALL += (
+    f"pkill -KILL -u {USER} -f 'fde|ansible' || true; pkill -KILL -f '[f]de-testbed' || true"
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: `strike` happens at `moment`, a condition of a shell in the guest.
+
+    `before`, `relief` (at the command's end) and `after` (when all is compared) are scripts of
+    root's. `stays` is somebody else's file, which must still exist then.
+    """
+
+    name: str
+    strike: Callable[[Attempt], object] = lambda _attempt: None
+    moment: str = ""
+    before: str = ""
+    relief: str = ""
+    after: str = ""
+    stays: str = ""
+    sudo: Sudo = Sudo.FREE
+    folder: str = "/var/tmp"
+    passwords: tuple[str, ...] = ()  # typed at one prompt after the other
+    # Whether a report must come all the same; None if either may be.
+    answers: bool | None = False
+
+
+@dataclass
+class Attempt:
+    """One `fde here` at a terminal, and what came of it."""
+
+    machine: OwnMachine
+    fault: Fault
+    screen: Path
+    process: subprocess.Popen[bytes]
+    code: int | None = None
+    took_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, machine: OwnMachine, fault: Fault, minutes: float, screen: Path) -> Attempt:
+        """Type the command at a terminal."""
+        return cls(machine, fault, screen, machine.at_terminal(line(fault, minutes), screen))
+
+    @property
+    def file(self) -> str:
+        return f"{self.fault.folder}/fde.disk"
+
+    def go_through(self) -> None:
+        """Press the fault's keys, let it strike at its moment, and wait for the end."""
+        started_s = time.monotonic()
+        try:
+            for count, password in enumerate(self.fault.passwords, 1):
+                self.type(password, prompt=count)
+            if self.fault.moment and not self.wait_for(self.fault.moment):
+                self.notes.append("its moment never came")
+            else:
+                self.fault.strike(self)
+            self.code = self.process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.notes.append(f"no end within {END_LIMIT_S:.0f} s")
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.took_s = time.monotonic() - started_s
+
+    def type(self, password: str, prompt: int) -> None:
+        """Type a password once the screen shows so many prompts; none if the command ends."""
+        while self.process.poll() is None:
+            if len(re.findall("[Pp]assword.*:", "\n".join(self.said()))) >= prompt:
+                time.sleep(0.3)  # the prompt comes before the terminal's echo is off
+                self.press(f"{password}\n".encode())
+                return
+            time.sleep(0.1)
+
+    def press(self, keys: bytes) -> None:
+        """Press keys."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(keys)
+
+    def wait_for(self, moment: str) -> bool:
+        """Wait until a condition holds in the guest; False if the command ended before."""
+        deadline_s = time.monotonic() + MOMENT_LIMIT_S
+        condition = moment.replace("FILE", self.file)
+        while self.process.poll() is None and time.monotonic() < deadline_s:
+            wait = (
+                f"for i in $(seq 40); do if {condition}; then echo yes; exit; fi; sleep 0.05; done"
+            )
+            if "yes" in self.machine.root(wait):
+                return True
+        return False
+
+    def said(self) -> list[str]:
+        """Return the lines of the screen."""
+        text = self.screen.read_text(encoding="utf-8", errors="replace")
+        return [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n") if line]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of the table."""
+
+    name: str
+    code: int | None
+    said: list[str]
+    left: list[str]  # at the end of the command
+    left_at_last: list[str]  # after the next `fde here`
+    notes: list[str]
+    took_s: float
+
+
+def interrupt(attempt: Attempt) -> None:
+    """Press Ctrl-C."""
+    attempt.press(INTERRUPT)
+
+
+def root(script: str) -> Callable[[Attempt], object]:
+    """Return a strike that runs a script as root."""
+    return lambda attempt: attempt.machine.root(script.replace("FILE", attempt.file))
+
+
+def cut_power(attempt: Attempt) -> None:
+    """Take the power away, and give it back."""
+    attempt.machine.cut_power()
+    attempt.process.kill()
+
+
+def second(attempt: Attempt) -> None:
+    """Type the same command at another terminal."""
+    other = attempt.machine.typed(line(attempt.fault, 1))
+    attempt.notes.append(f"the other: {other.returncode} {other.stderr.strip()}")
+
+
+def line(fault: Fault, minutes: float) -> str:
+    """Return the command that the user types."""
+    return f"fde here --yes --minutes {minutes:g} --folder {fault.folder}"
+
+
+def own_folder(name: str, fault: str, **options: object) -> Fault:
+    """Return a fault on a folder with a file system of its own."""
+    before = f"{CLEAR}{FILE_SYSTEMS[name]}{OWN}"
+    return Fault(fault, before=before, after=UNMOUNT, folder=FOLDER, **options)  # type: ignore[arg-type]
+
+
+def faults() -> Iterator[Fault]:
+    """Yield all faults."""
+    moments = {"writing": WRITING, "attached": ATTACHED, "plain": PLAIN, "crypt": CRYPT}
+    for name, moment in moments.items():
+        yield Fault(f"ctrl-c-{name}", interrupt, moment)
+        yield Fault(f"kill-{name}", root(KILL_ALL), moment)
+    for name in ("attached", "crypt"):
+        yield Fault(f"power-{name}", cut_power, moments[name])
+    yield Fault("disk-full", root(FILL), PLAIN, relief="rm -f /var/fill /var/rest", answers=None)
+    yield Fault("file-deleted", root("rm FILE"), PLAIN)
+    yield Fault("file-replaced", root(REPLACE), PLAIN, after="rm /var/tmp/fde.disk", stays="FILE")
+    yield own_folder("ext4", "unmounted", strike=root(f"umount -l {FOLDER}"), moment=PLAIN)
+    yield Fault("loops-used", before=USE_LOOPS, after=FREE_LOOPS, answers=True)
+    yield Fault("second-at-once", second, PLAIN, answers=True)
+    for name in FILE_SYSTEMS:
+        yield own_folder(name, f"folder-{name}", answers=name not in ("tmpfs", "hostfs"))
+    yield Fault("sudo-password", sudo=Sudo.PASSWORD, passwords=(PASSWORD,), answers=True)
+    yield Fault("sudo-wrong-password", sudo=Sudo.PASSWORD, passwords=("no", "no", "no"))
+    yield Fault("sudo-denied", sudo=Sudo.DENIED, passwords=(PASSWORD,))
+    yield Fault("sudo-missing", sudo=Sudo.MISSING)
+
+
+def suffer(machine: OwnMachine, fault: Fault, minutes: float) -> Result:
+    """Run `fde here` under a fault, and once more without; return what was said and left."""
+    machine.permit(Sudo.FREE)
+    machine.root(fault.before or "true")
+    machine.permit(fault.sudo)
+    before = machine.traces()
+    with tempfile.TemporaryDirectory() as folder:
+        attempt = Attempt.start(machine, fault, minutes, Path(folder, "screen"))
+        attempt.go_through()
+        said = attempt.said()
+    machine.permit(Sudo.FREE)
+    machine.root(fault.relief or "true")
+    allowed = f"{KEPT}|. files: {attempt.file}$" if fault.stays else KEPT
+    left = differences(before, machine.traces(), allowed=allowed)
+    left_at_last = left
+    if left:
+        result = machine.typed(line(fault, 1))
+        attempt.notes.append(f"the next: {result.returncode} {result.stderr.strip()[-300:]}")
+        left_at_last = differences(before, machine.traces(), allowed=allowed)
+    if fault.stays and "yes" not in machine.root(f"[ ! -e {attempt.file} ] || echo yes"):
+        left_at_last = [*left_at_last, f"- files: {attempt.file}, somebody else's"]
+    machine.root(fault.after or "true")
+    return Result(fault.name, attempt.code, said, left, left_at_last, attempt.notes, attempt.took_s)

@@ -1,0 +1,1 @@
+"""Programs that run in the guest, with the standard library only."""
