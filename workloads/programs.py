@@ -232,10 +232,10 @@ def size_bytes(file: Path) -> int:
 
 def last_line(text: str) -> str:
     """Return the last line that has a reason; empty if there is none."""
-    # GNU tar ends with a sentence without a reason.
+    # GNU tar ends with a sentence without a reason, dpkg with a list of packages.
     lines = [
         line.strip()
-        for line in text.splitlines()
+        for line in text.partition("Errors were encountered while processing:")[0].splitlines()
         if line.strip() and not line.endswith("due to previous errors")
     ]
     return lines[-1] if lines else ""

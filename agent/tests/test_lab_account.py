@@ -63,6 +63,7 @@ CASES = {
     "grep": Case(EXT4, "kernel_grep", {"copies": 2}),
     "grep-in-memory": Case(EXT4, "kernel_grep", {"cache": "warm"}),
     "direct": Case(EXT4, "access_patterns", PATTERNS),
+    "packages": Case(EXT4, "package_upgrade", {"packages": 10, "total_mib": 20}),
     "rest": Case(EXT4, "idle", {"seconds": 1}),
     "mapped-by-another": Case(EXT4, "file_io", FILES, READ_LESS, beside=INDEXER),
     "journalled-data": Case(JOURNAL, "access_patterns", PATTERNS, refused="direct I/O"),

@@ -31,6 +31,9 @@ class Wrapper:
 
 # What only finds out about the clip is done well.
 PREPARED = 'case "$*" in *-identify*) exec real "$@";; esac'
+# dpkg's command line is its options, then --install with the archives.
+INSTALLS = 'case "$*" in *--install*) ;; *) exec real "$@";; esac'
+CHANGED = 'for a; do shift; case $a in {};; esac; set -- "$@" "$a"; done; exec real "$@"'
 # Each three times: part of the work, none of it, or other work.
 WRAPPERS = {
     "dd-fewer-blocks": Wrapper(
@@ -100,6 +103,35 @@ WRAPPERS = {
     ),
     "mplayer-nothing": Wrapper("mplayer", f"{PREPARED}; exit 0", "video"),
     "mplayer-less-always": Wrapper("mplayer", 'exec real "$@" -frames 20', "video"),
+    "dpkg-nothing": Wrapper("dpkg", f"{INSTALLS}; exit 0", "package_upgrade"),
+    "dpkg-less": Wrapper("dpkg", CHANGED.format("*-001.deb) continue"), "package_upgrade"),
+    "dpkg-unpacks-only": Wrapper(
+        "dpkg", CHANGED.format("--install) a=--unpack"), "package_upgrade"
+    ),
+    "dpkg-excludes": Wrapper(
+        "dpkg", CHANGED.format('--install) set -- "$@" "--path-exclude=*/0001"'), "package_upgrade"
+    ),
+    "dpkg-same-version": Wrapper(
+        "dpkg", CHANGED.format("*/2/*.deb) a=${a%/2/*}/1/${a##*/}"), "package_upgrade"
+    ),
+    "dpkg-other-contents": Wrapper(
+        "dpkg",
+        f"""{INSTALLS}; real "$@" || exit
+        printf '\\0\\0' | dd of="${{1#--root=}}/usr/lib/fde-upgrade-000/0000" conv=notrunc""",
+        "package_upgrade",
+    ),
+    "dpkg-reports-only": Wrapper(
+        "dpkg",
+        f"""{INSTALLS}; for n in 0 1 2; do for l in "Package: fde-upgrade-00$n" "Version: 1" \\
+        "Status: install ok installed" "Architecture: all" "Maintainer: a" "Description: b" ""
+        do echo "$l"; done; done > "${{1#--root=}}/var/lib/dpkg/status\"""",
+        "package_upgrade",
+    ),
+    "dpkg-does-not-sync": Wrapper(
+        "dpkg", CHANGED.format('--install|--force-help) set -- "$@" --force-unsafe-io'),
+        "package_upgrade",
+    ),
+    "dpkg-query-nothing": Wrapper("dpkg-query", "exit 0", "package_upgrade"),
 }  # fmt: skip
 SETTINGS: dict[str, dict[str, Any]] = {
     "drift_check": {"seconds": 2},
@@ -109,6 +141,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "access_patterns": {"file_mib": 10, "random_mib": 1, "random_seconds": 30},
     "video": {"seconds": 2},
     "block_sizes": {"file_mib": 1, "steps": "65536", "seconds": 0.3},
+    "package_upgrade": {"packages": 3, "files": 5, "total_mib": 1},
 }
 
 
