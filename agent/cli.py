@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="JSON",
         help="role to fingerprint as check prints them: refuse a disk that changed since",
     )
+
     about = "revert the self-encrypting disk, remove our partitions"
     teardown = _command(commands, "teardown", about, parents=[storage])
     teardown.add_argument(
@@ -155,6 +156,7 @@ def _add_storage_steps(commands: Any, storage: argparse.ArgumentParser) -> None:
     steps = by_hand.add_subparsers(required=True, metavar="step")
     enter = _command(steps, "enter", "go to a configuration (formats it)", parents=[storage])
     enter.add_argument("configuration")
+    _command(steps, "attach", "attach the disks that are files", parents=[storage])
     _command(steps, "leave", "unmount, close and lock", parents=[storage])
     about = "enter each configuration in turn and prove it"
     prove = _command(steps, "prove", about, parents=[storage])

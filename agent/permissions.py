@@ -13,7 +13,7 @@ from agent import needs
 from agent.storage import registry
 from agent.storage.base import settings
 from contract.extensions import ExtensionError
-from contract.plan import Configuration, Plan, PlanError, StorageSpec, TargetDocument
+from contract.plan import Configuration, Disk, Plan, PlanError, StorageSpec, TargetDocument
 from workloads import registry as workloads
 from workloads.base import WorkloadError
 
@@ -32,8 +32,7 @@ def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
     storage = target.storage
     for role, disk in plan.storage.disks.items():
         own_disk = storage.disks.get(role)
-        named = disk.by_id, disk.serial, disk.size_bytes
-        if own_disk is None or named != (own_disk.by_id, own_disk.serial, own_disk.size_bytes):
+        if own_disk is None or _identity(disk) != _identity(own_disk):
             yield f"disk {role} ({disk.by_id}, serial {disk.serial})"
     if plan.storage.extent != storage.extent:
         yield f"an extent of {plan.storage.extent.size_bytes} bytes"
@@ -54,6 +53,10 @@ def _foreign(plan: Plan, target: TargetDocument) -> Iterator[str]:
         except WorkloadError as error:
             if load.workload_name in workloads.names():
                 yield f"workload {load.name} ({str(error).rstrip('.')})"
+
+
+def _identity(disk: Disk) -> tuple[str, str, int, str | None]:
+    return disk.by_id, disk.serial, disk.size_bytes, disk.file
 
 
 def _foreign_configuration(configuration: Configuration, storage: StorageSpec) -> str:

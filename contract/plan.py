@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -49,13 +50,27 @@ class PlanError(AgentError):
     """The plan (or the target's description) is invalid."""
 
 
+FILE_DISKS = "/run/fde-testbed/disks"
+
+
+def file_serial(path: str) -> str:
+    """Return the serial number of a disk that is a file, which follows from its absolute path."""
+    return f"FILE-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+
+
+def file_by_id(path: str) -> str:
+    """Return the link by which the loop device of a disk that is a file is found."""
+    return f"{FILE_DISKS}/{file_serial(path)}"
+
+
 @dataclass(frozen=True)
 class Disk:
     """A disk named three ways; all three must match before it is written.
 
     `role` is its key in `disks`. `erase` repeats the serial number if the owner permits erasing the
     disk, followed by a blank and the 12 digits of its contents. `endurance_bytes` is the maker's
-    rating, `max_written_bytes` the owner's limit for writes over its life.
+    rating, `max_written_bytes` the owner's limit for writes over its life. A disk that is a `file`
+    has a loop device, whose path and serial number follow from the file's path.
     """
 
     role: str = field(metadata=KEY)
@@ -63,6 +78,7 @@ class Disk:
     serial: str
     size_bytes: COUNT
     erase: str | None = None
+    file: str | None = field(default=None, metadata=OMITTED)
     endurance_bytes: COUNT | None = field(default=None, metadata=OMITTED)
     max_written_bytes: COUNT | None = field(default=None, metadata=OMITTED)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from agent.storage import inspect, mapping, proof, provision, secrets
+from agent.storage import file_disk, inspect, mapping, proof, provision, secrets
 from agent.storage.provision import Action
 from agent.storage.stack import Entered, Stack, bare_after_internal_error
 from agent.system import confinement, lock, quiet
@@ -16,6 +16,7 @@ from agent.system.command import listening
 from contract import plan
 from contract.errors import AgentError
 from contract.files import json_text
+from contract.plan import StorageSpec
 
 
 def check(options: argparse.Namespace) -> int:
@@ -29,6 +30,19 @@ def check(options: argparse.Namespace) -> int:
         }
         print(json_text(answer))
     return 0
+
+
+def attach(options: argparse.Namespace) -> int:
+    """Attach the disks that are files, as after a restart of the machine."""
+    with lock.disks("attach"):
+        _attach(plan.load_target(options.target))
+    return 0
+
+
+def _attach(spec: StorageSpec) -> None:
+    for disk in spec.disks.values():
+        if disk.file:
+            file_disk.attach(disk)
 
 
 def prepare(options: argparse.Namespace) -> int:
@@ -72,6 +86,7 @@ def _stack(options: argparse.Namespace) -> Iterator[Stack]:
 def enter(options: argparse.Namespace) -> int:
     """Enter a configuration."""
     with lock.disks("storage enter"), _stack(options) as stack:
+        _attach(stack.spec)
         entered = stack.enter(options.configuration)
         print(json_text(_summary(stack, entered)))
     return 0
@@ -96,6 +111,7 @@ def prove(options: argparse.Namespace) -> int:
     with lock.disks("storage prove"), _stack(options) as stack:
         if options.storage not in (None, stack.spec.sha256):
             raise AgentError("other-inventory")
+        _attach(stack.spec)
         try:
             for name in options.configurations or stack.spec.configurations:
                 entered = stack.enter(name)

@@ -18,6 +18,7 @@ from agent.system.command import Progress, run
 from contract import system_text
 from contract.journal import boot_id
 from contract.names import sentence
+from contract.plan import file_serial
 
 BLOCK = Path("/sys/class/block")
 PCI_DRIVERS = Path("/sys/bus/pci/drivers")
@@ -156,12 +157,20 @@ def wait_for_partition(disk: str) -> str | None:
 def serial(name: str) -> str:
     """Return the disk's serial number as the drive reports it; empty if unknown.
 
-    It can be typed: bytes that are not text appear as escapes, such as backslash and xff.
+    It can be typed: bytes that are not text appear as escapes, such as backslash and xff. A loop
+    device has that of its file's present path.
     """
+    if file := loop_file(name):
+        return file_serial(file)
     for place in ("device/serial", "serial"):
         if number := system_text.read_line_or_empty(BLOCK / name / place).strip(" \t\n\0"):
             return sentence(number)
     return sentence(run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip())
+
+
+def loop_file(name: str) -> str | None:
+    """Return the present path of a loop device's file, as the kernel has it; None without one."""
+    return system_text.read_line_or_empty(BLOCK / name / "loop" / "backing_file") or None
 
 
 def same_identity(name: str) -> list[str]:

@@ -236,7 +236,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
     elif read_error is None:
         signatures = _signatures([f"/dev/{n}" for n in signatures])
     types = [signature.type for signature in signatures[name]]
-    table = _table(path) if "gpt" in types else None
+    table = read_table(path) if "gpt" in types else None
     entries, unit = (table.partitions, table.sectorsize) if table else ((), 0)
     shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
     listed = {(e.start * unit, e.size * unit): e for e in entries}
@@ -375,7 +375,9 @@ _UNLISTED = _Entry("", "", 0, 0)  # of a partition that the kernel shows and the
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
+    """The partition table as `sfdisk --json` prints it."""
+
     label: str
     id: str = ""
     sectorsize: int = SECTOR_BYTES
@@ -384,12 +386,16 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Sfdisk:
-    partitiontable: _Table
+    partitiontable: Table
 
 
-def _table(path: str) -> _Table | None:
-    """Return the GPT as sfdisk reads it; None if it cannot."""
-    output = run(["sfdisk", "--json", path], ok=(0, 1))
+def read_table(path: str, sector_bytes: int | None = None) -> Table | None:
+    """Return the GPT of a disk or file as sfdisk reads it; None if it cannot.
+
+    `sector_bytes` are those of a file, 512 by default.
+    """
+    unit = ["--sector-size", str(sector_bytes)] if sector_bytes else []
+    output = run(["sfdisk", "--json", *unit, path], ok=(0, 1))
     if output.code or not output.out:
         return None
     table = strict_json.parse(_Sfdisk, output.out).partitiontable

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.checks import smart
-from agent.storage import devices, disk_records, guard, layout
+from agent.storage import devices, disk_records, file_disk, guard, layout
 from agent.storage import facts as disk_facts
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
@@ -25,6 +25,8 @@ def check(spec: StorageSpec) -> list[DiskAnswer]:
 
 
 def _check(spec: StorageSpec, disk: Disk) -> DiskAnswer:
+    if disk.file and not file_disk.find_loop(disk):
+        return _check_file(spec, disk)
     facts = disk_facts.gather(disk)
     reasons = reasons_not_to_prepare(spec, disk, facts)
     model, transport = kind_of_disk(facts.path) if facts.path else ("", "")
@@ -47,6 +49,23 @@ def _check(spec: StorageSpec, disk: Disk) -> DiskAnswer:
         and layout.ready(disk, facts, spec.extent)
         and (facts.owned or not carries_opal(spec, disk.role)),
         ours=facts.partition is not None or disk_records.left_by_us(disk, facts),
+    )
+
+
+def _check_file(spec: StorageSpec, disk: Disk) -> DiskAnswer:
+    """Describe a disk whose file is not attached."""
+    reasons = file_disk.refusals(disk, spec.extent)
+    step = "attach" if not reasons and file_disk.exists(disk) else "create and attach"
+    return DiskAnswer(
+        role=disk.role,
+        by_id=disk.by_id,
+        serial=disk.serial,
+        size_bytes=disk.size_bytes,
+        transport="file",
+        found=f"a file, {disk.file}, not attached",
+        would=() if reasons else (f"{step} {disk.file}",),
+        refusals=tuple(reasons),
+        ours=True,
     )
 
 

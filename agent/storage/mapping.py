@@ -165,7 +165,7 @@ def list_foreign(disks: Collection[str]) -> list[str]:
     for name, kernel in devices().items():
         if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
             continue  # a product hides its device; its container is checked
-        wholes = {device for device in read_stack().chain(kernel) if is_whole_disk(device)}
+        wholes = {device for device in read_stack().chain(kernel, disks) if is_whole_disk(device)}
         if wholes - set(disks):
             foreign.append(f"{name} on {', '.join(sorted(wholes - set(disks)))}")
     return foreign

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from agent.storage import devices, disk_records, guard, layout, opal, opal_ioctl, registry
+from agent.storage import (
+    devices,
+    disk_records,
+    file_disk,
+    guard,
+    layout,
+    opal,
+    opal_ioctl,
+    registry,
+)
 from agent.storage import facts as disk_facts
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
@@ -23,7 +32,8 @@ from contract.problem import Problem
 class Action:
     """One step done to a disk, or to be done; `disk` is its role, None for all.
 
-    `code` is close, erase, partition, own, range, lock, revert, blank, unpartition or confinement.
+    `code` is create, attach, remove, close, erase, partition, own, range, lock, revert, blank,
+    unpartition or confinement.
     """
 
     code: str
@@ -44,6 +54,7 @@ def prepare(
     written unless all of them may be. `checked` maps roles to the fingerprints of an earlier check;
     a disk that is not ours must still have it. Raises AgentError.
     """
+    actions, spec = _make_files(spec, dry=dry)
     states = {role: disk_facts.gather(disk) for role, disk in spec.disks.items()}
     reasons: list[Problem] = []
     for role, disk in spec.disks.items():
@@ -51,7 +62,7 @@ def prepare(
         reasons += reasons_of_change(disk, states[role], checked)
     if reasons:
         raise GuardError(*reasons)
-    actions = _go_bare(spec, secrets, dry=dry)
+    actions += _go_bare(spec, secrets, dry=dry)
     for role, disk in spec.disks.items():
         if not carries_opal(spec, role):
             actions += _lay_out(disk, states[role], spec, dry=dry)
@@ -65,6 +76,29 @@ def prepare(
                 raise
             raise _give_back_after(error, disk, secrets) from error
     return actions
+
+
+def _make_files(spec: StorageSpec, *, dry: bool) -> tuple[list[Action], StorageSpec]:
+    """Create and attach the disks that are files; return the actions and the attached disks.
+
+    With `dry`, disks whose file is not attached cannot be examined further. Raises AgentError.
+    """
+    actions = []
+    disks = dict(spec.disks)
+    for role, disk in spec.disks.items():
+        if disk.file is None or file_disk.find_loop(disk):
+            continue
+        is_missing = not file_disk.exists(disk)
+        if dry:
+            del disks[role]
+        else:
+            if is_missing:
+                file_disk.create(disk, spec.extent)
+            file_disk.attach(disk)
+        verb = "create" if is_missing else "attach"
+        done = f"would {verb}" if dry else f"{verb}d" if is_missing else f"{verb}ed"
+        actions.append(Action(verb, role, f"{done} {disk.file}"))
+    return actions, replace(spec, disks=disks)
 
 
 def carries_opal(spec: StorageSpec, role: str) -> bool:
@@ -132,23 +166,30 @@ def teardown(
     A disk without our mark is not touched. Drives are reverted by the owner's PIN; by the PSID only
     the one whose serial number is `psid_revert`. Raises AgentError.
     """
-    states = {role: disk_facts.gather(disk) for role, disk in spec.disks.items()}
-    serials = {disk.serial for disk in spec.disks.values()}
+    files = [disk for disk in spec.disks.values() if disk.file]
+    block_disks = {role: disk for role, disk in spec.disks.items() if not disk.file}
+    states = {role: disk_facts.gather(disk) for role, disk in block_disks.items()}
+    serials = {disk.serial for disk in block_disks.values()}
     if psid_revert is not None and psid_revert not in serials:
         known_serials = ", ".join(sorted(serials))
         serial = {"serial": psid_revert, "known": known_serials}
         raise GuardError(Problem.from_wording(guard.WORDINGS, "no-such-serial", serial))
     reasons: list[Problem] = []
-    for role, disk in spec.disks.items():
+    for role, disk in block_disks.items():
         reasons += _reasons_not_to_clear(disk, states[role], by_psid=psid_revert == disk.serial)
         if states[role].partition is not None:
             owned = carries_opal(spec, role) or _locks(states[role])
             reasons += guard.silent_refusals(disk, states[role], owned=owned)
     if reasons:
         raise GuardError(*reasons)
-    own_roles = [role for role in spec.disks if states[role].partition]
-    actions = _go_bare(spec, secrets, dry=dry) if own_roles else []
-    for role, disk in spec.disks.items():
+    own_roles = [role for role in block_disks if states[role].partition]
+    actions = _go_bare(spec, secrets, dry=dry) if own_roles or files else []
+    for disk in files:
+        if dry:
+            actions.append(Action("remove", disk.role, f"would remove {disk.file} if it is ours"))
+        elif file_disk.remove(disk):
+            actions.append(Action("remove", disk.role, f"removed {disk.file}"))
+    for role, disk in block_disks.items():
         by_psid = psid_revert == disk.serial
         if states[role].partition or by_psid or states[role].taking:
             actions += _give_back(disk, states[role], secrets, by_psid=by_psid, dry=dry)

@@ -97,13 +97,14 @@ class Stack:
     lower: Mapping[str, frozenset[str]]
     unknown: Mapping[str, str]
 
-    def chain(self, name: str) -> set[str]:
-        """Return the device and all devices below it, down to whole disks."""
+    def chain(self, name: str, bottom: Collection[str] = ()) -> set[str]:
+        """Return the device and all devices below it, down to whole disks or those in `bottom`."""
         members: set[str] = set()
         waiting = {name} & self.lower.keys()
         while waiting:
             members |= waiting
-            waiting = set().union(*(self.lower.get(device, ()) for device in waiting)) - members
+            below = (self.lower.get(device, ()) for device in waiting if device not in bottom)
+            waiting = set().union(*below) - members
         return members
 
     def over(self, disk: str) -> set[str]:
@@ -373,10 +374,10 @@ class _Look:
         self._disk = disk
         self._numbers = numbers
         self._files: dict[tuple[str, str], str | None] = {}
-        remote = [mount for mount in mounts() if _is_remote(mount)]
+        remote = [mount for mount in mounts() if is_remote(mount)]
         for task in _other_views():
             with suppress(OSError):  # it ended while we looked
-                remote += filter(_is_remote, mounts(task.folder))
+                remote += filter(is_remote, mounts(task.folder))
         self._remote = {mount.id for mount in remote}
         self._remote_numbers = {mount.number for mount in remote}
 
@@ -462,7 +463,7 @@ class _Look:
                 yield name, "mapped into"
 
 
-def _is_remote(mount: Mount) -> bool:
+def is_remote(mount: Mount) -> bool:
     """Return whether a program or another machine serves the mount, with no disk of this one.
 
     Reading its files may be refused even to root (another user's FUSE), or last for ever (NFS).

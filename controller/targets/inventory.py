@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from contract.plan import (
     Extent,
     Filesystem,
     TargetDocument,
+    file_by_id,
+    file_serial,
 )
 from contract.problem import Problem, wordings_of
 from controller.planning import assumptions
@@ -29,6 +32,7 @@ from controller.planning.suites import on_disk
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 _DISK_KEYS = ("by_id", "serial", "size_bytes")
+_FILE_KEYS = ("file", "size_bytes")
 _SIZES = ("size_bytes", "endurance_bytes", "max_written_bytes")
 Entries = Sequence[Mapping[str, Any]]
 Disks = Mapping[str, Mapping[str, Any]]
@@ -120,7 +124,10 @@ def _read_disks(disks: Disks) -> dict[str, Disk]:
     documents = {}
     for role, entry in disks.items():
         sizes = {key: int(entry[key]) for key in _SIZES if entry.get(key) is not None}
-        documents[role] = {**entry, **sizes}
+        derived = {}
+        if file := entry.get("file"):
+            derived = {"by_id": file_by_id(file), "serial": file_serial(file)}
+        documents[role] = {**entry, **sizes, **derived}
     return schema.read(dict[str, Disk], documents, "disks")
 
 
@@ -154,7 +161,10 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
         return
     read = _read_disks(disks)
     for disk in read.values():
-        if not re.fullmatch(r"/dev/disk/by-id/[^/]+", disk.by_id):
+        if disk.file is not None:
+            if disk.file != os.path.normpath(disk.file) or not disk.file.startswith("/"):
+                yield _problem("disk-file", disk=disk.role, file=disk.file)
+        elif not re.fullmatch(r"/dev/disk/by-id/[^/]+", disk.by_id):
             yield _problem("disk-path", disk=disk.role, by_id=disk.by_id)
         elif re.search(r"-part\d+$", disk.by_id):
             yield _problem("disk-partition", disk=disk.role, by_id=disk.by_id)
@@ -170,11 +180,12 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
 
 def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
     """Yield the problems of names and keys that prevent further checks of the disks."""
-    disk_keys = {field.name for field in fields(Disk)} - {"role"}
+    known_keys = {field.name for field in fields(Disk)} - {"role"}
     for role, entry in disks.items():
         if not NAME.fullmatch(role):
             yield _problem("disk-name", disk=role)
-        if missing := ", ".join(key for key in _DISK_KEYS if entry.get(key) is None):
+        disk_keys = _FILE_KEYS if "file" in entry else _DISK_KEYS
+        if missing := ", ".join(key for key in disk_keys if entry.get(key) is None):
             yield _problem("disk-keys", disk=role, missing=missing, variable=f"fde_disks.{role}")
         for key in _SIZES:
             count = entry.get(key)
@@ -182,8 +193,9 @@ def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
                 variable = f"fde_disks.{role}.{key}"
                 facts = {"disk": role, "key": key, "count": count, "variable": variable}
                 yield _problem("disk-size-bytes", **facts)
-        for key in sorted(entry.keys() - disk_keys):
-            near = schema.nearest(key, sorted(disk_keys)).rstrip(".")
+        permitted = {*_FILE_KEYS, "max_written_bytes"} if "file" in entry else known_keys
+        for key in sorted(entry.keys() - permitted):
+            near = schema.nearest(key, sorted(permitted)).rstrip(".")
             variable = f"fde_disks.{role}.{key}"
             yield _problem("disk-unknown-key", disk=role, key=key, nearest=near, variable=variable)
 

@@ -1,0 +1,123 @@
+"""The storage below a folder: its file system and the layers down to the disk. Needs no root."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.storage import devices, uses
+from agent.storage.devices import BLOCK
+from agent.storage.uses import Mount
+from contract import system_text
+
+# File systems in memory, of other machines or of several layers: a file there is no disk.
+UNFIT = frozenset(
+    {
+        "9p",
+        "afs",
+        "ceph",
+        "cifs",
+        "ecryptfs",
+        "fuse",
+        "hostfs",
+        "nfs",
+        "nfs4",
+        "overlay",
+        "ramfs",
+        "smb3",
+        "squashfs",
+        "tmpfs",
+        "virtiofs",
+        "vboxsf",
+        "zfs",
+    }
+)
+COPIES_ON_WRITE = ("btrfs",)
+# Prefixes of device-mapper's UUIDs, by what made the mapping.
+_MAPPERS = {"CRYPT-": "dm-crypt", "LVM-": "LVM", "mpath-": "multipath", "DMRAID-": "RAID"}
+
+
+@dataclass(frozen=True)
+class Backing:
+    """The file system of a folder, and the layers below it from the top down to the disks.
+
+    `layers` are of dm-crypt, LVM, RAID, loop, USB, network and disk.
+    """
+
+    filesystem: str
+    layers: tuple[str, ...] = ()
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether dm-crypt already encrypts it."""
+        return "dm-crypt" in self.layers
+
+    @property
+    def copies_on_write(self) -> bool:
+        """Whether the file system moves blocks as they are written."""
+        return self.filesystem in COPIES_ON_WRITE
+
+
+def describe(folder: Path) -> Backing:
+    """Describe what is below a folder; raises OSError if it does not exist."""
+    mount = _mount_of(folder)
+    name = _device(mount)
+    if name is None:
+        return Backing(mount.kind, ("network",) if uses.is_remote(mount) else ())
+    lower = uses.read_stack().lower
+    layers: list[str] = []
+    waiting = [name]
+    while waiting:
+        device = waiting.pop(0)
+        below = sorted(lower.get(device, ()))
+        layers.append(_layer(device, bool(below)))
+        waiting += below
+    return Backing(mount.kind, tuple(dict.fromkeys(filter(None, layers))))
+
+
+def _layer(name: str, has_lower: bool) -> str:
+    """Return the word for one block device; empty for a partition."""
+    device = (BLOCK / name).resolve()
+    uuid = system_text.read_line_or_empty(device / "dm" / "uuid")
+    mappings = (word for prefix, word in _MAPPERS.items() if uuid.startswith(prefix))
+    is_usb = any(part.startswith("usb") for part in device.parts)
+    words = {
+        "": (device / "partition").exists(),
+        next(mappings, "device-mapper"): (device / "dm").exists(),
+        "RAID": (device / "md").exists(),
+        "loop": (device / "loop").exists(),
+        name.rstrip("0123456789"): has_lower,
+        "USB disk": is_usb,
+        "network": name.startswith(("nbd", "rbd", "drbd")),
+    }
+    return next((word for word, applies in words.items() if applies), "disk")
+
+
+def unfit(folder: Path) -> str | None:
+    """Return the type of a file system on which no disk can be measured; None if one can."""
+    mount = _mount_of(folder)
+    kind = mount.kind.partition(".")[0]
+    return mount.kind if kind in UNFIT or uses.is_remote(mount) else None
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the room for users without special rights; raises OSError."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def device_of(folder: Path) -> str | None:
+    """Return the kernel name of the block device that a folder's file system is on, if one."""
+    return _device(_mount_of(folder))
+
+
+def _device(mount: Mount) -> str | None:
+    return devices.name_of(mount.number) or devices.kernel_name(mount.source)
+
+
+def _mount_of(folder: Path) -> Mount:
+    """Return the mount that a folder is on: of several at one place, the last one."""
+    path = folder.resolve(strict=True)
+    above = [mount for mount in uses.mounts() if path.is_relative_to(mount.where)]
+    return max(reversed(above), key=lambda mount: len(mount.where))
