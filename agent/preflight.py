@@ -6,11 +6,12 @@ import argparse
 import os
 import platform
 import re
+import shutil
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.system.command import CommandError, run
+from agent.system.command import CommandError, program_path, run
 from contract.files import json_text
 from contract.plan import TargetDocument, read_target
 from contract.problem import Problem, wordings_of
@@ -28,6 +29,14 @@ DATABASES = {
     "mariadb": "mariadb-server",
     "mysql": "mysql-server",
     "any": "default-mysql-server",
+}
+# What disks that are files need, by program, and Debian's packages of these.
+STORAGE_PROGRAMS = {
+    "cryptsetup": "cryptsetup-bin",
+    "dmsetup": "dmsetup",
+    "losetup": "mount",
+    "mkfs.ext4": "e2fsprogs",
+    "sfdisk": "fdisk",
 }
 OLDEST_OPAL = (2, 7)
 # Before it a range on 4,096-byte blocks cannot be made (its release notes).
@@ -52,7 +61,8 @@ class Target:
 
     `sed_paths` are the by-id paths of self-encrypting disks, `opal` the names of the configurations
     that need one, `hctr2` of those with that cipher; `sets_processor`: whether a suite sets the
-    governor or turbo.
+    governor or turbo; `only_files`: every disk is a file, so that only what storage needs is
+    installed, and any distribution will do that has it.
     """
 
     sed_paths: tuple[str, ...] = ()
@@ -61,6 +71,7 @@ class Target:
     packages: tuple[str, ...] = ()
     sets_processor: bool = False
     hctr2: tuple[str, ...] = ()
+    only_files: bool = False
 
     @classmethod
     def from_target(cls, target: TargetDocument) -> Target:
@@ -73,6 +84,7 @@ class Target:
             target.packages,
             target.quiet.governor is not None or target.quiet.turbo is not None,
             tuple(s.name for s in stacks if str(s.settings.get("cipher")).startswith("aes-hctr2")),
+            all(disk.file for disk in target.disks.values()),
         )
 
 
@@ -118,8 +130,12 @@ def gather(target: Target) -> Facts:
     names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values(), *target.packages]
     shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names)
     installed = {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
-    packages = packages_for(target, installed, release.get("ID", ""))
-    missing = sorted(set(packages) - installed)
+    if target.only_files:
+        absent = [p for p in STORAGE_PROGRAMS if not shutil.which(p, path=program_path())]
+        packages = missing = sorted(STORAGE_PROGRAMS[program] for program in absent)
+    else:
+        packages = packages_for(target, installed, release.get("ID", ""))
+        missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
     disks = [Path("/sys/block") / Path(path).resolve().name for path in target.sed_paths]
     sizes = [disk / "queue" / "logical_block_size" for disk in disks]
@@ -153,18 +169,22 @@ def gather(target: Target) -> Facts:
 
 def refusals(target: Target, facts: Facts) -> list[Problem]:
     """Return the reasons why the target cannot do what is asked; empty if it can."""
-    return [*_machine(facts), *_cryptsetup(target, facts), *_packages(target, facts)]
+    return [*_machine(target, facts), *_cryptsetup(target, facts), *_packages(target, facts)]
 
 
 def _refusal(code: str, **facts: str) -> Problem:
     return Problem.from_wording(WORDINGS, code, facts)
 
 
-def _machine(facts: Facts) -> list[Problem]:
+def _machine(target: Target, facts: Facts) -> list[Problem]:
     problems = []
     if facts.uid != 0:
         problems.append(_refusal("not-root"))
-    if facts.version not in SUPPORTED.get(facts.distribution, ()):
+    is_supported = facts.version in SUPPORTED.get(facts.distribution, ())
+    if target.only_files and facts.missing and not is_supported:
+        packages = ", ".join(facts.missing)
+        problems.append(_refusal("programs", name=facts.name or "this system", packages=packages))
+    elif not (target.only_files or is_supported):
         problems.append(_refusal("distribution", name=facts.name or "Its distribution"))
     if facts.machine != "x86_64":
         problems.append(_refusal("machine", machine=facts.machine))

@@ -12,12 +12,14 @@ right() { # whether a file is there and as SHA256SUMS says
     [ -e "$1" ] && grep -F -- "  $1" SHA256SUMS 2>/dev/null | sha256sum --status --strict -c -
 }
 
+clip=clip.mpg
+[ "$clip_s" != 0 ] || clip= # without a clip
 if [ ! -e given-kernel ] && [ ! -e given-clip ] &&
-    right kernel_tree.tar.gz && right kernel_grep.tar.gz && right clip.mpg; then
+    right kernel_tree.tar.gz && right kernel_grep.tar.gz && { [ -z "$clip" ] || right clip.mpg; }; then
     echo unchanged
     exit 0
 fi
-for name in kernel_tree.tar.gz clip.mpg; do
+for name in kernel_tree.tar.gz $clip; do
     if [ -e "$name" ] && ! right "$name"; then
         # Named files replace it; else what nobody has the sum of may be somebody's.
         [ -e SHA256SUMS ] || { echo "$folder/$name is not of this script: remove it, or name it" >&2; exit 1; }
@@ -62,12 +64,13 @@ ln -f kernel_tree.tar.gz kernel_grep.tar.gz
 
 if [ -e given-clip ]; then
     mv given-clip clip.mpg
-elif [ ! -e clip.mpg ]; then
+elif [ -n "$clip" ] && [ ! -e clip.mpg ]; then
     ffmpeg -nostdin -loglevel error -y -bitexact -f lavfi -i testsrc2=size=1280x720:rate=25 \
         -f lavfi -i sine=frequency=440:sample_rate=44100 -t "$clip_s" \
         -c:v mpeg2video -b:v 6M -c:a mp2 -b:a 128k -f mpeg clip.new
     mv clip.new clip.mpg
 fi
-sha256sum kernel_tree.tar.gz kernel_grep.tar.gz clip.mpg >SHA256SUMS.new
+# shellcheck disable=SC2086 # one name or none
+sha256sum kernel_tree.tar.gz kernel_grep.tar.gz $clip >SHA256SUMS.new
 sync
 mv SHA256SUMS.new SHA256SUMS
