@@ -56,7 +56,7 @@ _SPAN_COLUMNS = " ".join(
     f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ("", "_low", "_high")
 )
 PAYBACK = schema(
-    "workload against n:i runs_per_day:f demonstrated:b "
+    "workload against drive assumed:b component n:i runs_per_day:f demonstrated:b "
     f"{_SPAN_COLUMNS} probability:f after_work origin"
 )
 WORKS = schema(
@@ -283,7 +283,9 @@ class Suite:
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.
 
-        Figures have 95 % intervals (`…_low`, `…_high`). Arguments replace the assumptions of the
+        Figures have 95 % intervals (`…_low`, `…_high`); `break_even_price` is the most that the
+        `drive` may cost more. If it is `assumed`, none was measured, and the disk without
+        encryption stands for it. Arguments replace the assumptions of the
         plan (`assumptions` has their names). Figures divided by the saving are null unless the
         saving's whole interval is above 0. Empty if nothing can be compared. Raises SuiteError
         for an unknown assumption or an invalid value.
@@ -298,14 +300,16 @@ class Suite:
         """
         suite = self._assuming(assumptions)
         paybacks = costs.paybacks(suite, self.results.energy)
-        if suite.assumptions is not None and suite.assumptions.duty:
+        a = suite.assumptions
+        if a is not None and (a.duty or a.hours_per_day):
             paybacks = [*costs.profiles(suite, self.results.energy), *paybacks]
         rows: list[tuple[object, ...]] = []
         for p in paybacks:
             spans = (p.saving_j, *(getattr(p, name) for name in SPANS))
             figures = (end for span in spans for end in ends(span))
-            pair = p.workload, p.against, p.saving_j.n, p.runs_per_day, p.demonstrated
-            rows.append((*pair, *figures, p.probability, p.after_work, p.origin))
+            pair = p.workload, p.against, p.drive, p.assumed, p.component
+            work = p.saving_j.n, p.runs_per_day, p.demonstrated
+            rows.append((*pair, *work, *figures, p.probability, p.after_work, p.origin))
         return pl.DataFrame(rows, schema=PAYBACK, orient="row")
 
     def battery(self, **assumptions: object) -> pl.DataFrame:

@@ -451,7 +451,8 @@ suite.contrasts().drop("workloads")
 
 # %% [markdown]
 # ## Does the self-encrypting drive pay for itself?
-# What a run saves beside encryption in software, tail included, block by block. The report takes
+# What a run saves beside encryption in software, tail included, block by block. If no
+# self-encrypting drive was measured, the disk without encryption stands for it. The report takes
 # off what the two disks differ by without encryption, where the suite has both; for a machine that
 # idles after its work, also the power at rest in the time that is saved. So it may differ.
 
@@ -461,13 +462,14 @@ table = suite.payback().filter(pl.col("workload") != "profile")
 paid = table.sort(pl.col("workload") != "kernel_tree", maintain_order=True)["workload"]
 workload = paid[0] if len(paid) else ""  # or any other of `suite.workloads`
 if assumed is None or not workload:
-    print("No payback: the plan lacks assumptions, a self-encrypting drive or software to compare.")
+    print("No payback: the plan lacks assumptions, or software to compare with.")
 else:
     print(assumed)
 
 # %%
 # One value a block of each configuration: joules with the tail, and without.
-system = compared.filter((pl.col("component") == "system") & pl.col("energy_j").is_not_null())
+saved_of = table["component"][0] if len(table) else "system"
+system = compared.filter((pl.col("component") == saved_of) & pl.col("energy_j").is_not_null())
 tails = system.filter(pl.col("phase") == "tail").select("run_id", tail_j="energy_j")
 with_tails = (
     system.filter(pl.col("phase") == "all")
@@ -477,8 +479,7 @@ with_tails = (
     .agg(pl.col("total_j", "energy_j").mean())
     .sort("block")
 )
-stacks = plan.get("configurations") or []
-sed = next((stack["name"] for stack in stacks if stack.get("encrypted_by") == "drive"), "")
+sed = table["drive"][0] if len(table) else ""
 of_workload = with_tails.filter(pl.col("workload") == workload)
 of_sed = of_workload.filter(pl.col("configuration") == sed).select("block", sed_j="total_j")
 per_block = (

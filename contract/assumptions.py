@@ -36,7 +36,8 @@ class Assumptions:
     power, or `idle`, so that it draws its idle power anyway. `battery_hour` is the work of an hour
     on battery: minutes of video, SQL transactions, GiB read and written; for the rest of the hour
     the machine is idle. `plain_price` is the price of the disk bought if `sed_extra_price` is not
-    paid.
+    paid. `hours_per_day` are hours of the suite's work a day instead of runs: of `duty` in its
+    proportions, else of every workload in turn. `machines` is the size of the fleet.
     """
 
     sed_extra_price: Positive
@@ -49,6 +50,8 @@ class Assumptions:
     grid_g_co2_per_kwh: Positive | None = None
     after_work: Literal["sleep", "idle"] = SLEEP
     plain_price: Positive | None = None
+    hours_per_day: Annotated[float, Range(above=0, most=24)] | None = None
+    machines: Annotated[int, Range(least=1, most=10**9)] = 1
     duty: Annotated[Mapping[str, Positive], Items(1)] = field(default_factory=dict)
     battery_hour: Annotated[Mapping[HourlyWork, NotNegative], Items(1)] = field(
         default_factory=dict
@@ -58,11 +61,6 @@ class Assumptions:
     def __post_init__(self) -> None:
         if any(low >= high for low, high in self.ranges.values()):
             raise ValueError("a range ends before it begins")
-
-    @property
-    def profile(self) -> Mapping[str, float]:
-        """Return the runs a day by workload: as declared, else only the paper's workload."""
-        return self.duty or {PAPER_WORKLOAD: self.runs_per_day}
 
 
 def parse_assumptions(document: Mapping[str, object]) -> Assumptions:

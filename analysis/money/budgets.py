@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.columns import schema
+from analysis.energy.energy import RAPL
 from analysis.money import costs
 from analysis.stats.budget import (
     Budget,
@@ -77,12 +78,12 @@ def overall(results: Results) -> Iterator[Budgeted]:
 def savings(results: Results) -> Iterator[Budgeted]:
     """Yield the budgets of the savings of each workload and of the duty profile."""
     suite = results.suite
-    source = suite.reference_meter(SYSTEM) or ""
     paybacks = costs.profiles(suite, results.energy) + costs.paybacks(suite, results.energy)
     # A profile may be a workload, which then counts once.
     unique = {(p.workload, p.against, p.runs_per_day): p for p in reversed(paybacks)}
     for p in reversed(unique.values()):
-        yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, p.budget)
+        source = suite.reference_meter(p.component) or RAPL
+        yield Budgeted(p.workload, p.against, p.drive, source, p.component, p.budget)
 
 
 def ratio_budget(

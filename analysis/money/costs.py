@@ -16,10 +16,18 @@ import polars as pl
 from analysis.money.payback import PROFILE, SECONDS_PER_HOUR, Payback, payback
 from analysis.stats.budget import Mean, Reading, instrument_error, instrument_rows, joules_budget
 from analysis.stats.contrasts import IDLE as AT_REST
-from analysis.stats.contrasts import working
+from analysis.stats.contrasts import counted, working
 from analysis.stats.family import terms_of
 from analysis.stats.stats import estimate
-from analysis.stats.summary import BlockValues, block_means, cell_means, compare_pairs, joint_origin
+from analysis.stats.summary import (
+    COMPONENTS,
+    BlockValues,
+    block_means,
+    cell_means,
+    compare_pairs,
+    first_component,
+    joint_origin,
+)
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 from contract.assumptions import IDLE, PAPER_WORKLOAD, SLEEP, HourlyWork
@@ -79,17 +87,66 @@ Sides = Mapping[tuple[str, str], Side]
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
     """Return the paybacks against each software alternative, by working workload.
 
-    Empty if the plan has no assumptions or no meter measured the whole system; workloads whose runs
-    do not fit into a day are left out.
+    Empty if the plan has no assumptions or the drive's system was not measured; workloads whose
+    runs do not fit into a day are left out.
     """
-    sides = _sides(energy)
+    if suite.assumptions is None:
+        return []
+    each_day = suite.assumptions.runs_per_day
+    days = [runs_a_day(suite, energy, {workload: each_day}) for workload in working(suite)]
+    return _paybacks(suite, energy, days)
+
+
+def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
+    """Return the paybacks of the duty profile against each software alternative.
+
+    Runs are summed within each block that has all of the profile's workloads on both sides. A
+    profile of one workload is that workload, with its runs a day.
+    """
+    return _paybacks(suite, energy, [day_of_work(suite, energy)])
+
+
+def _paybacks(
+    suite: Suite, energy: pl.DataFrame, days: Sequence[Mapping[str, float]]
+) -> list[Payback]:
+    """Return the payback of each day's work that fits into a day, against each alternative."""
+    component = drive_component(suite, energy)
+    sides = _sides(energy, component)
     candidates = [
-        _payback(suite, sides, against, {workload: 1.0})
-        for workload in working(suite)
-        if hours_a_day(suite, energy, {workload: 1.0}, daily=False) <= HOURS_PER_DAY
+        _payback(suite, sides, component, against, runs)
+        for runs in days
+        if fits_into_a_day(suite, energy, runs)
         for against in alternatives(suite)
     ]
     return [p for p in candidates if p is not None]
+
+
+def day_of_work(suite: Suite, energy: pl.DataFrame) -> Mapping[str, float]:
+    """Return the runs a day by workload: the declared duty, else only the paper's workload.
+
+    If hours of work a day are declared, it is every counted workload in turn instead of the
+    paper's. Empty without assumptions.
+    """
+    a = suite.assumptions
+    if a is None:
+        return {}
+    if a.hours_per_day is None:
+        return a.duty or {PAPER_WORKLOAD: a.runs_per_day}
+    return runs_a_day(suite, energy, a.duty or dict.fromkeys(counted(suite), 1.0))
+
+
+def runs_a_day(
+    suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float]
+) -> Mapping[str, float]:
+    """Return runs by workload in these proportions that take the declared hours a day.
+
+    The hours are those of the slowest configuration; without declared hours the runs stay.
+    """
+    hours = suite.assumptions.hours_per_day if suite.assumptions else None
+    taken = hours_a_day(suite, energy, runs)
+    if hours is None or not taken:
+        return runs
+    return {workload: n * hours / taken for workload, n in runs.items()}
 
 
 def alternatives(suite: Suite) -> list[str]:
@@ -104,22 +161,12 @@ def alternatives(suite: Suite) -> list[str]:
     return on_the_drive or suite.software
 
 
-def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """Return the paybacks of the duty profile against each software alternative.
+def drive_component(suite: Suite, energy: pl.DataFrame) -> str:
+    """Return the component whose joules are saved.
 
-    Runs are summed within each block that has all of the profile's workloads on both sides. A
-    profile of one workload is that workload, with its runs a day.
+    A measured drive needs the whole system's: other components lack what the drive itself takes.
     """
-    if suite.assumptions is None:
-        return []
-    sides = _sides(energy)
-    profile = suite.assumptions.profile
-    if hours_a_day(suite, energy, profile) > HOURS_PER_DAY:
-        return []
-    candidates = [
-        _payback(suite, sides, against, profile, daily=True) for against in alternatives(suite)
-    ]
-    return [p for p in candidates if p is not None]
+    return SYSTEM if suite.sed else first_component(COMPONENTS, set(energy["component"]))
 
 
 def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
@@ -150,25 +197,29 @@ def _mean_joules(suite: Suite, joules: Sequence[float], seconds: float) -> Estim
     return replace(joules_budget(terms, (fmean(joules), seconds), error, n - 1.0).interval, n=n)
 
 
-def headline_payback(paybacks: Sequence[Payback]) -> Payback | None:
-    """Return the payback to show first: the paper's workload against the first software."""
-    return min(paybacks, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
+def headline_payback(suite: Suite, energy: pl.DataFrame) -> Payback | None:
+    """Return the payback to show first, against the first software.
+
+    It is that of the duty profile, else of the paper's workload, else of the first workload.
+    """
+    candidates = profiles(suite, energy) or paybacks(suite, energy)
+    return min(candidates, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
 
 
 def _payback(
-    suite: Suite, sides: Sides, against: str, runs: Mapping[str, float], daily: bool = False
+    suite: Suite, sides: Sides, component: str, against: str, runs: Mapping[str, float]
 ) -> Payback | None:
-    """Return the payback of these numbers of runs by workload; None if no block has them all.
+    """Return the payback of these runs a day by workload; None if no block has them all.
 
-    With `daily` they are those of a day; else the runs a day are in the assumptions.
+    If no self-encrypting drive was measured, the disk without encryption stands for it.
     """
-    a, sed = suite.assumptions, suite.sed
-    if a is None or sed is None:
+    a, drive = suite.assumptions, suite.sed or suite.reference(against)
+    if a is None or drive is None or drive == against:
         return None
     only = next(iter(runs)) if len(runs) == 1 else None
     weights = runs if only is None else {only: 1.0}
     # The self-encrypting side less the difference of the disks without encryption.
-    other_names = [sed, *(between_disks(suite, against) or ())]
+    other_names = [drive, *(between_disks(suite, drive, against) or ())]
     base, *others = (
         _combined([(sides.get((workload, name)), n) for workload, n in weights.items()])
         for name in (against, *other_names)
@@ -181,12 +232,11 @@ def _payback(
         return None
     base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
     sooner_s = [base.seconds[b] - other.seconds[b] for b in blocks]
-    each_day = a.runs_per_day if not daily else 1.0 if only is None else runs[only]
     whole_j = {SLEEP: sed_j}
     readings = [part.reading(blocks, 1.0) for part in base.parts]
     readings += [part.reading(blocks, -1.0) for part in other.parts]
     by_rule = {SLEEP: readings}
-    rest_w = _rest_w(suite, sides, blocks)
+    rest_w = _rest_w(suite, sides, drive, blocks)
     if rest_w is not None:  # in the time that a faster side saves, the machine rests
         rest_j = [w * s for w, s in zip(rest_w, sooner_s, strict=True)]
         whole_j[IDLE] = [j + r for j, r in zip(sed_j, rest_j, strict=True)]
@@ -195,9 +245,7 @@ def _payback(
 
     # If several meters read the joules, no error is stated for their difference.
     sources = base.sources | other.sources
-    stated = (meter.terms for meter in suite.meters if {meter.name} == sources)
-    terms = next(stated, read_terms({}))
-
+    terms = terms_of(suite, next(iter(sources)), component) if len(sources) == 1 else read_terms({})
     rule = a.after_work if a.after_work in whole_j else SLEEP
     return payback(
         only or PROFILE,
@@ -206,28 +254,32 @@ def _payback(
         whole_j[rule],
         assumptions=a,
         origin=records.worst_origin(base.origins | other.origins),
-        runs_per_day=each_day,
+        runs_per_day=1.0 if only is None else runs[only],
         meter=instrument_rows(terms, by_rule[rule]),
         after_work=rule,
         tail_j=estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean,
         run_s=fmean(other.seconds[b] for b in blocks),
+        drive=drive,
+        assumed=suite.sed is None,
+        component=component,
     )
 
 
-def hours_a_day(
-    suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float], daily: bool = True
-) -> float:
+def fits_into_a_day(suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float]) -> bool:
+    """Return whether these runs a day take at most 24 hours, apart from rounding."""
+    return hours_a_day(suite, energy, runs) <= HOURS_PER_DAY * (1 + 1e-9)
+
+
+def hours_a_day(suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float]) -> float:
     """Return the hours of these numbers of runs a day on the slowest configuration."""
     times: dict[tuple[str, str], list[float]] = {}
     rows = energy.filter(phase="all").unique("run_id", maintain_order=True)
     for name, workload, seconds in rows["configuration", "workload", "duration_s"].iter_rows():
         if seconds is not None:
             times.setdefault((name, workload), []).append(seconds)
-    each_day = 1.0 if daily or suite.assumptions is None else suite.assumptions.runs_per_day
     return max(
         (
-            each_day
-            * sum(n * fmean(times.get((name, workload), [0.0])) for workload, n in runs.items())
+            sum(n * fmean(times.get((name, workload), [0.0])) for workload, n in runs.items())
             / SECONDS_PER_HOUR
             for name in suite.configurations
         ),
@@ -235,15 +287,13 @@ def hours_a_day(
     )
 
 
-def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:
-    """Return the power at rest on the self-encrypting disk in each block.
+def _rest_w(suite: Suite, sides: Sides, drive: str, blocks: Sequence[int]) -> list[float] | None:
+    """Return the power at rest on the drive's configuration in each block.
 
     A block without any has the mean of the others; None if no block has any.
     """
     idle = (
-        sides.get((name, suite.sed or ""))
-        for name in suite.workloads
-        if suite.workload_of(name) == AT_REST
+        sides.get((name, drive)) for name in suite.workloads if suite.workload_of(name) == AT_REST
     )
     side = next((side for side in idle if side is not None), None)
     if side is None:
@@ -256,16 +306,15 @@ def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | 
     return [power_w.get(block, mean_w) for block in blocks]
 
 
-def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
-    """Return the configurations without encryption on the software's and the self-encrypting disk.
+def between_disks(suite: Suite, drive: str, against: str) -> tuple[str, str] | None:
+    """Return the configurations without encryption on the software's and the drive's disk.
 
     None if both are one disk, or if one of them was not measured without encryption.
     """
-    sed = suite.sed or ""
-    names = suite.reference(against), suite.reference(sed)
+    names = suite.reference(against), suite.reference(drive)
     references = [
         name
-        for name, side in zip(names, (against, sed), strict=True)
+        for name, side in zip(names, (against, drive), strict=True)
         if name and suite.disk_of(name) == suite.disk_of(side)
     ]
     return (references[0], references[1]) if len(set(references)) == 2 else None
@@ -296,10 +345,10 @@ def _combined(sides: Sequence[tuple[Side | None, float]]) -> Side | None:
     )
 
 
-def _sides(energy: pl.DataFrame) -> Sides:
-    """Return means by block of all whole runs with joules of the system, tails included."""
+def _sides(energy: pl.DataFrame, component: str = SYSTEM) -> Sides:
+    """Return means by block of all whole runs with joules of a component, tails included."""
     metered = energy.filter(
-        pl.col("workload") != DRIFT_CHECK, pl.col("energy_j").is_not_null(), component=SYSTEM
+        pl.col("workload") != DRIFT_CHECK, pl.col("energy_j").is_not_null(), component=component
     )
     tails = metered.filter(phase=TAIL).select("run_id", tail_j="energy_j", tail_s="duration_s")
     rows = metered.filter(phase="all").join(tails, on="run_id", how="left")

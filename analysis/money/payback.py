@@ -22,6 +22,7 @@ from scipy import special
 from analysis.stats import budget as budgets
 from analysis.stats.budget import Budget, Row
 from analysis.stats.stats import Floats
+from analysis.suite.records import SYSTEM
 from contract.assumptions import RANGED, SLEEP, Assumptions
 from contract.estimates import Estimate
 
@@ -47,6 +48,9 @@ class Payback:
     at least `DEMONSTRATED`. `budget` is that of the saving; all intervals follow from it. Carbon is
     None without a grid's intensity. `tail_j` is the part of the saving after the end of the work,
     in delayed writes; `run_s` is the duration of a run on the drive.
+
+    `drive` is the configuration of the self-encrypting disk; if it is `assumed`, none was measured
+    and the disk without encryption stands for it. The joules are those of `component`.
     """
 
     workload: str
@@ -69,6 +73,9 @@ class Payback:
     after_work: str = SLEEP
     tail_j: float = 0.0
     run_s: float = 0.0
+    drive: str = ""
+    assumed: bool = False
+    component: str = SYSTEM
 
     @property
     def hours(self) -> Estimate | None:
@@ -112,6 +119,9 @@ def payback(
     after_work: str = SLEEP,
     tail_j: float = 0.0,
     run_s: float = 0.0,
+    drive: str = "",
+    assumed: bool = False,
+    component: str = SYSTEM,
 ) -> Payback:
     """Compute the payback of the self-encrypting disk against one software configuration.
 
@@ -162,6 +172,9 @@ def payback(
         after_work=after_work,
         tail_j=tail_j,
         run_s=run_s,
+        drive=drive,
+        assumed=assumed,
+        component=component,
     )
 
 

@@ -128,7 +128,7 @@ def _paybacks(results: Results, a: Assumptions, by_workload: Sequence[Payback]) 
     if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
     profiles = costs.profiles(results.suite, results.energy)
-    headline = costs.headline_payback(profiles or by_workload)
+    headline = costs.headline_payback(results.suite, results.energy)
     if headline is not None:
         page += view.bullets(payback_text.basis(headline, a))
     # Lines that the profile has already are left out.
@@ -136,7 +136,8 @@ def _paybacks(results: Results, a: Assumptions, by_workload: Sequence[Payback]) 
     others = [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in named]
     fold = bool(profiles) and len(others) > MANY
     page += tables(results, a, profiles if fold else [*profiles, *others]) + view.key("money")
-    if not disks.across(results.suite, results.suite.sed, *costs.alternatives(results.suite)):
+    drives = {p.drive for p in by_workload}
+    if not disks.across(results.suite, *drives, *costs.alternatives(results.suite)):
         page += view.key("money.drive")
     if fold:
         summary = f"Each workload alone, {len(others)} lines"

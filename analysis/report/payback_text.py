@@ -11,9 +11,10 @@ from analysis.report.answer import Fact, line
 from analysis.report.texts import catalogue, say
 from analysis.stats import disks
 from analysis.stats.results import Results
+from analysis.suite.records import SYSTEM
 from contract.assumptions import RANGED, Assumptions
 from contract.command_results import AnswerLine
-from contract.estimates import Estimate
+from contract.estimates import Estimate, ends
 
 Label = Callable[[str], str]
 
@@ -23,16 +24,15 @@ def money_line(results: Results) -> AnswerLine:
     suite = results.suite
     if suite.assumptions is None:
         return line("payback", "unknown", why=say("answer.payback.no-assumptions"))
-    paybacks = costs.profiles(suite, results.energy) or costs.paybacks(suite, results.energy)
-    headline = costs.headline_payback(paybacks)
+    headline = costs.headline_payback(suite, results.energy)
     if headline is None:
         return line("payback", "unknown", why=_lacking(results))
-    if {suite.sed, headline.against} & {run.configuration for run in suite.unfinished}:
+    if {headline.drive, headline.against} & {run.configuration for run in suite.unfinished}:
         why = say("answer.payback.incomplete", blocks=suite.blocks_done)
         return line("payback", "unknown", why=why)
     disks_too = ""
-    if disks.across(suite, suite.sed, headline.against):
-        taken_off = costs.between_disks(suite, headline.against) is not None
+    if disks.across(suite, headline.drive, headline.against):
+        taken_off = costs.between_disks(suite, headline.drive, headline.against) is not None
         key = f"answer.payback.{'less' if taken_off else 'with'}-disks"
         disks_too = say(key, described=disks.described(suite))
     return payback_line(headline, suite.assumptions, suite.label, disks_too)
@@ -42,22 +42,32 @@ def payback_line(
     payback: Payback, assumptions: Assumptions, label: Label, disks_too: str = ""
 ) -> AnswerLine:
     """Return the line of a payback; `label` names configurations, `disks_too` is appended."""
-    a, years, top = assumptions, payback.years, payback.break_even_price.high
+    a, years, most = assumptions, payback.years, payback.break_even_price
     facts: dict[str, Fact] = {
         "workload": payback.workload,
         "against": payback.against,
+        "drive": payback.drive,
+        "assumed": payback.assumed,
+        "component": payback.component,
         "blocks": payback.saving_j.n,
-        "years": None if years is None else [years.mean, years.low, years.high],
+        "years": None if years is None else list(ends(years)),
         "life_years": a.life_years,
+        "currency": a.currency,
+        "extra_price": a.sed_extra_price,
+        "at_most": list(ends(most)),
+        "kwh_per_year": list(ends(payback.kwh_per_year)),
+        "saving_per_year": list(ends(payback.saving_per_year)),
     }
-    at = work(payback, a) if payback.workload != PROFILE else say("answer.payback.duty")
-    code, way = "unsettled", "saving"
-    if payback.saves:
-        code, way = _judge(payback)
-    elif top == 0:
-        code, way = "does-not-pay", "saving"
-    elif top is not None and top < a.sed_extra_price:
-        code, way = "not-shown", ""
+    code, way = _judge(payback, a)
+    extra = price(most, a)
+    remarks = ""
+    if payback.saves and not payback.assumed:
+        remarks += say("answer.payback.most", most=extra)
+    if payback.assumed:
+        remarks += say("answer.payback.assumed")
+    if payback.component != SYSTEM:
+        remarks += say("answer.payback.part", part=words.name_of(payback.component))
+    at = work(payback, a)
     return line(
         "payback",
         code,
@@ -65,9 +75,12 @@ def payback_line(
         way,
         years=words.span(years, "years"),
         life=words.exact(a.life_years),
-        worth=words.rounded(top),
+        worth=words.rounded(most.high),
         price=money(a.sed_extra_price, a),
-        basis=say("answer.payback.basis", against=label(payback.against), work=at) + disks_too,
+        most=extra,
+        basis=say("answer.payback.basis", against=label(payback.against), work=at)
+        + disks_too
+        + remarks,
     )
 
 
@@ -99,25 +112,36 @@ def profile_lacking(results: Results) -> str:
     a = suite.assumptions
     if a is None or costs.profiles(suite, results.energy):
         return ""
-    missing = [name for name in a.profile if name not in suite.workloads]
-    if missing and a.duty:
+    missing = [name for name in a.duty if name not in suite.workloads]
+    if missing:
         names = " and ".join(f"“{words.name_of(name)}”" for name in missing)
         return say("payback.no-profile.not-run", names=names)
-    if (hours := costs.hours_a_day(suite, results.energy, a.profile)) > costs.HOURS_PER_DAY:
-        return say("payback.too-long", work=work_of(a.profile), hours=words.rounded(hours))
+    day = costs.day_of_work(suite, results.energy)
+    if not costs.fits_into_a_day(suite, results.energy, day):
+        hours = costs.hours_a_day(suite, results.energy, day)
+        return say("payback.too-long", work=work_of(day), hours=words.rounded(hours))
     return say("payback.no-profile") if a.duty else ""
 
 
 def work(payback: Payback, assumptions: Assumptions) -> str:
     """Return the work behind a payback: `24 runs of “Kernel tree” a day`."""
-    if payback.workload != PROFILE:
-        return f"{_runs(payback.runs_per_day, payback.workload)} a day"
-    return f"{work_of(assumptions.profile)} a day"
+    a, name = assumptions, payback.workload
+    if a.hours_per_day is not None:
+        one_by_one = "the declared duty" if a.duty else "all workloads in turn"
+        what = f"“{words.name_of(name)}”" if name != PROFILE else one_by_one
+        return f"{words.exact(a.hours_per_day)} hours of {what} a day"
+    runs = a.duty if name == PROFILE else {name: payback.runs_per_day}
+    return f"{work_of(runs)} a day"
 
 
 def work_of(runs: Mapping[str, float]) -> str:
     """Return the number of runs of each workload in words."""
-    return words.listed([_runs(count, name) for name, count in runs.items()])
+    return words.listed(
+        [
+            f"{times(count)} {'run' if count == 1 else 'runs'} of “{words.name_of(name)}”"
+            for name, count in runs.items()
+        ]
+    )
 
 
 def name_of(payback: Payback, assumptions: Assumptions) -> str:
@@ -181,29 +205,33 @@ def chance(probability: float | None) -> str:
     return f"{probability * 100:.{1 if min(probability, 1 - probability) < 0.1 else 0}f} %"
 
 
-def _runs(count: float, workload: str) -> str:
-    runs = "run" if count == 1 else "runs"
-    return f"{times(count)} {runs} of “{words.name_of(workload)}”"
+def _judge(payback: Payback, assumptions: Assumptions) -> tuple[str, str]:
+    """Return the code of a payback, and the way of its sentence.
 
-
-def _judge(payback: Payback) -> tuple[str, str]:
-    """Return whether a drive that saves is repaid in its life, as a code and its way."""
-    if payback.demonstrated:
-        return "pays", ""
+    Of a drive that was not measured, only the price that it may cost is stated.
+    """
+    top, chance_ = payback.break_even_price.high, payback.probability
+    if not payback.saves:
+        if top == 0:
+            return "does-not-pay", "saving"
+        if payback.assumed or top is None or top >= assumptions.sed_extra_price:
+            return "unsettled", "assumed" if payback.assumed else "saving"
+        return "not-shown", ""
+    if payback.assumed or payback.demonstrated:
+        return "at-most" if payback.assumed else "pays", ""
     if payback.years is None:
         return "does-not-pay", "never"
-    if payback.probability is not None and payback.probability <= 1 - DEMONSTRATED:
-        return "does-not-pay", ""
-    return "unsettled", ""
+    unlikely = chance_ is not None and chance_ <= 1 - DEMONSTRATED
+    return "does-not-pay" if unlikely else "unsettled", ""
 
 
 def _lacking(results: Results) -> str:
-    a = results.suite.assumptions
-    hours = costs.hours_a_day(results.suite, results.energy, a.profile if a else {})
-    if a is not None and hours > costs.HOURS_PER_DAY:
-        return f"the declared work ({work_of(a.profile)}) takes more than a day a day"
-    if results.suite.sed is None:
-        return "the plan has no self-encrypting drive with Opal"
-    if not costs.alternatives(results.suite):
+    suite, energy = results.suite, results.energy
+    day = costs.day_of_work(suite, energy)
+    if not costs.fits_into_a_day(suite, energy, day):
+        return f"the declared work ({work_of(day)}) takes more than a day a day"
+    if not costs.alternatives(suite):
         return "the plan has no encryption in software on a disk without encryption in its hardware"
+    if suite.sed is None and suite.baseline is None:
+        return "the plan has neither a self-encrypting drive nor a disk without encryption"
     return "no block has the whole system's energy with and without it"

@@ -290,7 +290,7 @@ def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report
     derived = results(tmp_path / "s")
     computed = costs.paybacks(derived.suite, derived.energy)[0]
     assert computed.after_work == "idle"
-    assert known(costs.between_disks(derived.suite, "dmcrypt-aes256"))
+    assert known(costs.between_disks(derived.suite, "opal", "dmcrypt-aes256"))
     cells = notebook_of(tmp_path / "s")
     assert set(cells["differing"].values()) == {0}
 

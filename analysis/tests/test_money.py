@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,20 +226,80 @@ def test_many_lines_are_folded() -> None:
     assert folds == ["Each workload alone, 28 lines", "Runs on a battery, 45 lines"]
 
 
-def test_without_drive_or_software_the_page_says_so(tmp_path: Path) -> None:
-    for missing, words in (("opal", "no self-encrypting drive"), ("dmcrypt", "no encryption in")):
-        folder = tmp_path / missing
-        names = [c for c in ("plain", "opal", AES128) if not c.startswith(missing)]
-        derived = analysed(
-            folder, blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=names
-        )
-        assert costs.paybacks(derived.suite, derived.energy) == []
-        line = payback_text.money_line(derived)
-        assert line.code == "unknown"
-        assert words in line.reason
-        section = money_section(derived)
-        assert words in text_of(section)
-        assert "Runs on a battery" in text_of(section)
+def test_without_software_there_is_no_payback(tmp_path: Path) -> None:
+    derived = analysed(
+        tmp_path / "s", blocks=2, workloads=("kernel_tree",), configurations=("plain", "opal")
+    )
+    assert costs.paybacks(derived.suite, derived.energy) == []
+    line = payback_text.money_line(derived)
+    assert line.code == "unknown"
+    section = money_section(derived)
+    assert line.reason in text_of(section)
+    assert "Runs on a battery" in text_of(section)
+
+
+SOFT_J, PLAIN_J = (120.0, 121.0, 122.0, 119.0), (100.0, 101.0, 99.0, 100.0)
+
+
+def without_drive(soft_j: Sequence[float] = SOFT_J, component: str = "system") -> Results:
+    """Return a suite of a disk with and without dm-crypt: a run each in four blocks."""
+    suite = suite_of({"plain": "plain", "soft": "dmcrypt"}, ["file_io"], assumptions=PRICES)
+    rows = [
+        {"block": block, "configuration": name, "workload": "file_io", "energy_j": joules_}
+        for name, values in (("plain", PLAIN_J), ("soft", soft_j))
+        for block, joules_ in enumerate(values)
+    ]
+    source = "meter" if component == "system" else "rapl"
+    energy = energy_of([{**row, "component": component, "source": source} for row in rows])
+    return Results(suite, TargetClock({}), energy, ())
+
+
+def test_a_drive_that_was_not_measured_may_cost_what_no_encryption_saves() -> None:
+    derived = without_drive()
+    line = payback_text.money_line(derived)
+    savings = [soft - plain for soft, plain in zip(SOFT_J, PLAIN_J, strict=True)]
+    low, high = stats.t.interval(0.95, 3, np.mean(savings), stats.sem(savings))
+    worth = 50 * 365.25 / 3.6e6 * 0.12 * (1 - 1.03**-5) / 0.03
+    by_hand = [worth * joules_ for joules_ in (np.mean(savings), low, high)]
+    assert line.code == "at-most"
+    assert line.facts["at_most"] == pytest.approx(by_hand)
+    assert (line.facts["drive"], line.facts["assumed"]) == ("plain", True)
+    assert f"{by_hand[0]:.3f}" in line.verdict
+    assert "No such drive was measured" in line.reason
+
+
+@pytest.mark.parametrize(
+    ("soft_j", "code"),
+    [((101.0, 98.0, 103.0, 99.0), "unsettled"), ((90.0, 91.0, 89.0, 90.0), "does-not-pay")],
+)
+def test_a_drive_that_was_not_measured_and_saves_nothing(
+    soft_j: Sequence[float], code: str
+) -> None:
+    assert payback_text.money_line(without_drive(soft_j)).code == code
+
+
+def test_without_a_meter_the_price_is_of_the_processors_joules() -> None:
+    line = payback_text.money_line(without_drive(component="package-0"))
+    assert (line.code, line.facts["component"]) == ("at-most", "package-0")
+    assert "Only the joules of the CPU package are counted" in line.reason
+
+
+def test_hours_of_work_a_day_set_the_runs(derived: Results) -> None:
+    """Six hours are all workloads in turn on the slowest configuration, or one of them alone."""
+    assumed = assuming(derived, hours_per_day=6)
+    suite, energy = assumed.suite, assumed.energy
+    day = costs.day_of_work(suite, energy)
+    assert set(day) == {"file_io", "kernel_tree"} and len(set(day.values())) == 1
+    assert costs.hours_a_day(suite, energy, day) == pytest.approx(6)
+    assert [p.workload for p in costs.profiles(suite, energy)] == [PROFILE] * 2
+    for p in costs.paybacks(suite, energy):
+        runs = {p.workload: p.runs_per_day}
+        assert costs.hours_a_day(suite, energy, runs) == pytest.approx(6)
+    assert "6 hours of all workloads in turn a day" in payback_text.money_line(assumed).reason
+    of_duty = assuming(derived, hours_per_day=24, duty=DUTY).suite
+    day = costs.day_of_work(of_duty, energy)
+    assert day["file_io"] / day["kernel_tree"] == pytest.approx(3 / 2)
+    assert len(costs.profiles(of_duty, energy)) == 2
 
 
 def test_the_drive_is_compared_with_software_on_the_same_disk(derived: Results) -> None:

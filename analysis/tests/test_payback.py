@@ -214,7 +214,7 @@ def test_optional_assumptions_have_defaults() -> None:
     parsed = parse_assumptions(ASSUMPTIONS)
     assert parsed.discount_rate == 0.03
     assert parsed.grid_g_co2_per_kwh is None
-    assert parsed.profile == {"kernel_tree": 50.0}
+    assert (parsed.hours_per_day, parsed.machines) == (None, 1)
     assert parsed.ranges == {}
     declared = {
         **ASSUMPTIONS,
@@ -226,7 +226,7 @@ def test_optional_assumptions_have_defaults() -> None:
     parsed = parse_assumptions(declared)
     assert parsed.discount_rate == 0
     assert parsed.grid_g_co2_per_kwh == 380
-    assert parsed.profile == {"sql": 2, "video": 1}
+    assert parsed.duty == {"sql": 2, "video": 1}
     assert parsed.ranges == {"life_years": (3, 8)}
     nothing = dict.fromkeys(("discount_rate", "grid_g_co2_per_kwh", "duty", "ranges"))
     assert parse_assumptions({**ASSUMPTIONS, **nothing}) == parse_assumptions(ASSUMPTIONS)
