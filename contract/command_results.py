@@ -72,6 +72,32 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
+class HereCost:
+    """Energy with an encryption as a ratio to that without, for a workload or over all of them."""
+
+    workload: str
+    configuration: str
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    verdict: str
+    n: int
+
+
+@dataclass(frozen=True)
+class HereResult:
+    """Result of `fde here`: suite, report and answer; `lines` are the answer for people."""
+
+    ok: bool
+    folder: str
+    page: str
+    origin: str
+    costs: tuple[HereCost, ...]
+    answer: tuple[AnswerLine, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PhaseWork:
     """The account of a phase's work in one unit on one configuration: medians over `runs` runs.
 

@@ -18,9 +18,7 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
-from getpass import getpass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import typer
@@ -30,10 +28,10 @@ from analysis.rounding import POLARS_WARNING
 from contract import exports, installation, names, places
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
-from contract.private import PASSWORD_FILE
-from controller.cli import measured_command, meters, results, suites, targets
+from controller.cli import here, measured_command, meters, results, suites, targets
 from controller.cli.options import Command, Group
 from controller.cli.output import complain, unwritten
+from controller.cli.password import ask_password
 from controller.sharing import sandbox
 
 NO_READER = 128 + signal.SIGPIPE
@@ -69,27 +67,8 @@ def _print_version(asked: bool) -> None:
 
 
 def _ask_password(context: typer.Context, asked: bool) -> None:
-    """Ask for sudo's password and store it in a file in memory for all programs of a command.
-
-    A separate process removes the file at the end of its input, also if this process is killed.
-    Ansible does not read an anonymous file.
-    """
     if asked and not context.resilient_parsing:
-        runtime, memory = os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"
-        folder = runtime if runtime and Path(runtime).is_dir() else memory
-        file = NamedTemporaryFile("w", dir=folder, prefix="fde-become-", delete=False)  # noqa: SIM115
-        context.with_resource(
-            subprocess.Popen(
-                ["sh", "-c", 'read -r _; rm -f -- "$0"', file.name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        )
-        with file:
-            file.write(f"{getpass('BECOME password: ')}\n")
-        os.environ[PASSWORD_FILE] = file.name
+        ask_password(context, "BECOME password: ")
 
 
 @app.callback()
@@ -121,7 +100,7 @@ def _docstring(function: Callable[..., object]) -> str:
     return ast.get_docstring(definition) or ""  # type: ignore[arg-type]
 
 
-for module in (measured_command, targets, meters, suites, results):
+for module in (measured_command, here, targets, meters, suites, results):
     for command in module.commands.registered_commands:
         paragraphs = _docstring(command.callback).split("\n\n")
         command.help = "\n\n".join(" ".join(lines.split()) for lines in paragraphs)

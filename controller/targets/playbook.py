@@ -32,6 +32,7 @@ from controller.targets.inventory_files import InventoryFiles
 
 log = logging.getLogger(__name__)
 PLAYBOOKS = ANSIBLE / "playbooks"
+ROLE_DEFAULTS = ANSIBLE / "roles" / "target_spec" / "defaults" / "main.yml"
 # Limit for each process of Ansible, which needs most of it for its modules.
 MOST_MEMORY_BYTES = 2 << 30
 # A socket's path has at most 107 bytes; our folder, Ansible's name and ssh's suffix take 44.
@@ -245,18 +246,36 @@ def suite(
         play = _play(arguments, output, target, None if target.ssh is None else most_bytes)
     log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
-        failures = [f"{failure.task}: {'; '.join(failure.reasons)}" for failure in play.failures]
-        reason = " ".join(failures) or _first_complaint(
-            output_file.read_text(encoding="utf-8", errors="replace")
-        )
         raise ControllerError(
             "ansible-failed",
             tag=tag,
             host=host,
             cause=next((p.code for failure in play.failures for p in failure.problems), None),
-            reason=" ".join(reason.split()),
+            reason=_reason(play, output_file),
             output_file=output_file,
         )
+
+
+def _reason(play: Play, output_file: Path) -> str:
+    """Return why a play failed, on one line."""
+    failures = [f"{failure.task}: {'; '.join(failure.reasons)}" for failure in play.failures]
+    text = output_file.read_text(encoding="utf-8", errors="replace")
+    return " ".join((" ".join(failures) or _first_complaint(text)).split())
+
+
+def into_log(name: str, inventory: Path, variables: Document, output_file: Path) -> None:
+    """Run the playbook `name` with its assets, its output appended to a file.
+
+    Raises ControllerError with the problems or reasons of what failed.
+    """
+    arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
+    arguments += ["--tags", "all,assets", str(PLAYBOOKS / name)]
+    with output_file.open("a", encoding="utf-8") as output:
+        play = _play(arguments, output)
+    if problems := [problem for failure in play.failures for problem in failure.problems]:
+        raise ControllerError(*problems)
+    if play.code:
+        raise ControllerError(_reason(play, output_file))
 
 
 def run(name: str, inventory: Path, variables: Document) -> bool:

@@ -1,0 +1,1 @@
+"""`fde here`: what dm-crypt costs on this machine, measured on a file of its own disk."""
