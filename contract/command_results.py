@@ -314,6 +314,7 @@ class MetersResult:
 
 COMMANDS: dict[str, type[Any]] = {
     "check": CheckResult,
+    "here": HereResult,
     **dict.fromkeys(("plan", "run", "resume"), SuiteResult),
     "report": ReportResult,
     "verify": VerifyResult,

@@ -40,7 +40,7 @@ SUITE = "here"
 MIB = 2**20
 # Minutes below which the workloads are smaller, and the fewest blocks that can give an answer.
 SHORT_MINUTES, LEAST_BLOCKS = 6.0, 4
-EXTENT_BYTES = {None: 2048 * MIB, "short": 640 * MIB}
+EXTENT_BYTES = {None: 2048 * MIB, "lab": 640 * MIB}
 HEADROOM_BYTES = DATA_OFFSET_BYTES + 2 * MIB
 ASSETS = "/usr/share/fde-testbed"
 SETTLE_S = 30.0  # for the agent to stop
@@ -61,8 +61,8 @@ class Options:
 
     @property
     def scale(self) -> str | None:
-        """The scale of the suite: `short` for a few minutes."""
-        return "short" if self.minutes < SHORT_MINUTES else None
+        """The scale of the suite: `lab` for a few minutes."""
+        return "lab" if self.minutes < SHORT_MINUTES else None
 
     @property
     def size_bytes(self) -> int:
@@ -181,13 +181,13 @@ def _dmcrypt(name: str, cipher: str, key_bits: int) -> dict[str, str | int]:
 def _run(base: Path, target: TargetDocument, machine: Machine, options: Options, say: Say) -> Path:
     """Plan as many blocks as the minutes allow, and run them; return the suite's folder."""
     end_s = time.monotonic() + options.minutes * 60
-    fitness.require_ready([target], options.out, say)
+    fitness.require_ready([target], options.out, say, allowed=["power"])
     plans = plan_folders.Options(
         suite=SUITE,
         inventory=base / "hosts.yml",
         out=base / "trial",
         scale=options.scale,
-        skip=tuple(machine.left_out),
+        left_out=tuple(machine.left_out),
         targets=[target],
     )
     say("a trial block, to see how long one takes here")
@@ -240,10 +240,12 @@ def remove_remains(base: Path, say: Say) -> None:
     shutil.rmtree(base, ignore_errors=True)
 
 
-# Of the agent's folder only what is empty goes: other suites and notes may be there.
-REMOVE = (
-    f'rm -rf -- "$@"; rmdir -p --ignore-fail-on-non-empty {connection.SUITES} 2>/dev/null; true'
-)
+# Other suites, notes and locks that are held stay.
+REMOVE = f"""rm -rf -- "$@"
+lock=/run/fde-testbed/agent.lock; [ ! -e $lock ] || flock --nonblock $lock rm $lock
+for d in {connection.SUITES} {Path(connection.SUITES).parent} /run/fde-testbed/secrets \\
+  /run/fde-testbed
+do rmdir $d 2>/dev/null; done; true"""
 
 
 def _kept_log(base: Path) -> Path:

@@ -8,7 +8,7 @@ import random
 import tarfile
 from pathlib import Path
 
-FILES, FOLDERS = 1200, 60
+FILES, FOLDERS = 2400, 120
 # Sizes are log-normal around the median of Linux 6.12's files, which is some 5 KiB.
 MEDIAN_BYTES, SPREAD = 5 << 10, 1.1
 SEED = 20261128
@@ -19,10 +19,11 @@ WORDS = (
 
 
 def write(path: Path) -> None:
-    """Write the tree as a gzip'ed tar of some 10 MB of text; the contents follow from the seed."""
+    """Write the tree as a gzip'ed tar of some 20 MB of text; the contents follow from the seed."""
     generator = random.Random(SEED)
     with (
-        gzip.GzipFile(path, "wb", compresslevel=6, mtime=0) as packed,
+        path.open("wb") as file,
+        gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
         for number in range(FILES):

@@ -180,6 +180,8 @@ def limits(machine: Machine) -> Iterator[str]:
     """Yield a sentence for each circumstance that limits the answer."""
     if "battery" not in machine.sources or not machine.on_battery:
         yield "The disk's own energy is not seen: RAPL counts the processor, perhaps memory."
+    if machine.on_battery:
+        yield "On battery the firmware saves power: on mains the figures may differ."
     if machine.storage.is_encrypted:
         yield "This folder is already encrypted: a second layer of encryption is measured."
     if machine.storage.copies_on_write:

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,8 +33,9 @@ class Options:
     """The options of planning and of a session.
 
     `target` is the file of a resolved target; `targets` are the selected ones, which
-    `group.several` reads; `confirm` are serials of disks that may be preconditioned. With `report`
-    a sealed suite is reported and verified at once.
+    `group.several` reads. Entries of the suite in `left_out` are not planned, those in `skip` may
+    be skipped; `confirm` are serials of disks that may be preconditioned. With `report` a sealed
+    suite is reported and verified at once.
     """
 
     suite: str = ""
@@ -48,6 +49,7 @@ class Options:
     hours: float | None = None
     configurations: Sequence[str] = ()
     skip: Sequence[str] = ()
+    left_out: Sequence[str] = ()
     confirm: Sequence[str] = ()
     report: bool = True
     targets: Sequence[TargetDocument] = ()
@@ -74,6 +76,8 @@ def freeze(
 
     seed = secrets.randbits(32) if options.seed is None else options.seed
     suite = at_scale(load_suite(options.suite), options.scale)
+    workloads = tuple(entry for entry in suite.workloads if entry.name not in options.left_out)
+    suite = replace(suite, workloads=workloads)
     compiled = functools.partial(
         compile_plan,
         options.suite,

@@ -8,7 +8,7 @@ before a suite starts.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -102,10 +102,13 @@ def blockers(outcomes: Iterable[CheckOutcome]) -> list[CheckOutcome]:
     return [outcome for outcome in outcomes if outcome.state == "fail"]
 
 
-def require_ready(targets: Sequence[TargetDocument], out: Path, say: Say) -> None:
+def require_ready(
+    targets: Sequence[TargetDocument], out: Path, say: Say, allowed: Collection[str] = ()
+) -> None:
     """Raise ControllerError with all reasons that prevent a suite on these targets.
 
-    Call it before creating files. Targets that were left off are switched on first.
+    Call it before creating files. Targets that were left off are switched on first. The checks in
+    `allowed` may fail.
     """
     for target in targets:
         return_power(target, partial(is_reached, target), say)
@@ -113,6 +116,7 @@ def require_ready(targets: Sequence[TargetDocument], out: Path, say: Say) -> Non
         f"{target.host}: {outcome.sentence} {outcome.remedy}".strip()
         for target in targets
         for outcome in blockers(judge(examine(target, out, disks=False), AT_START))
+        if outcome.code not in allowed
     ]
     if reasons:
         raise ControllerError("nothing-started", reasons=" ".join(reasons))
