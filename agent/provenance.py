@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agent.checks import settings, smart
-from agent.storage import devices
+from agent.storage import backing, devices
 from agent.storage.devices import BLOCK
 from agent.system.command import CommandError, run
 from agent.system.virtual_lab import SIMULATED_RAPL, lab_word
@@ -122,7 +122,16 @@ def _disk(disk: Disk) -> Document:
         "transport": _text(paths[0] / "transport"),
         "link_speed": next(filter(None, map(link_speed, paths)), None),
         **asdict(smart.lifetime(name) or Lifetime()),
+        **_below(disk, name),
     }
+
+
+def _below(disk: Disk, name: str) -> Document:
+    """Return what is below a disk that is a file: its file system, and the layers as one text."""
+    below = backing.below_loop(name) if disk.file else None
+    if below is None:
+        return {}
+    return {"filesystem": below.filesystem, "layers": ", ".join(below.layers)}
 
 
 def link_speed(device: Path, links: Path = ATA_LINKS) -> str | None:

@@ -61,7 +61,10 @@ class Backing:
 
 def describe(folder: Path) -> Backing:
     """Describe what is below a folder; raises OSError if it does not exist."""
-    mount = _mount_of(folder)
+    return _describe(_mount_of(folder))
+
+
+def _describe(mount: Mount) -> Backing:
     name = _device(mount)
     if name is None:
         return Backing(mount.kind, ("network",) if uses.is_remote(mount) else ())
@@ -74,6 +77,16 @@ def describe(folder: Path) -> Backing:
         layers.append(_layer(device, bool(below)))
         waiting += below
     return Backing(mount.kind, tuple(dict.fromkeys(filter(None, layers))))
+
+
+def below_loop(loop: str) -> Backing | None:
+    """Describe what is below a loop device's file, as the machine's first process has it mounted.
+
+    A service's sandbox hides folders. None if it cannot be found.
+    """
+    number = uses.number_below_loop(loop)
+    mounts = [mount for mount in uses.mounts("/proc/1") if mount.number == number]
+    return _describe(mounts[-1]) if mounts else None
 
 
 def _layer(name: str, has_lower: bool) -> str:

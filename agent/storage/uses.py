@@ -157,11 +157,19 @@ def _below_loop(loop: str) -> str | None:
     None for a file of btrfs or overlayfs, whose device number names no disk: its file system is in
     use as well, and is found as such.
     """
+    return devices.name_of(number_below_loop(loop))
+
+
+def number_below_loop(loop: str) -> int:
+    """Return the number of the device that a loop reads, or of its file's file system.
+
+    Raises OSError.
+    """
     info = bytearray(_LOOP_INFO64_BYTES)
     with os.fdopen(_open_loop(loop), "rb", buffering=0) as file:
         fcntl.ioctl(file, _LOOP_GET_STATUS64, info, True)
     file_system, _inode, device = struct.unpack_from("=QQQ", info)
-    return devices.name_of(device or file_system)
+    return int(device or file_system)
 
 
 def _open_loop(loop: str) -> int:

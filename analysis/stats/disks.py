@@ -9,6 +9,7 @@ from statistics import fmean
 from analysis.suite.records import Suite
 from contract.documents import DiskFacts
 from contract.estimates import Estimate
+from contract.notes import Note
 
 # Keys of a disk in provenance/before.json, and their labels.
 FIELDS = {
@@ -142,6 +143,7 @@ def too_warm(condition: Condition, limit: float | None) -> tuple[str, float] | N
 
 def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
     """Yield a sentence for each disk beyond the limit, and for each setting that changed."""
+    yield from (note.sentence for note in file_notes(suite))
     yield from _written_apart(suite)
     limit, base = limit_k(suite), suite.label(suite.baseline or "")
     for condition in conditions:
@@ -161,6 +163,32 @@ def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
                 f"{name}: {', then '.join(values)}" for name, values in settings.items()
             )
             yield f"The disks' {label} was not the same in all runs ({listed})."
+
+
+def file_notes(suite: Suite) -> Iterator[Note]:
+    """Yield a note for each circumstance of a disk that is a file (provenance/before.json)."""
+    for role in roles(suite):
+        facts = {key: suite.machine.get(f"disks.{role}.{key}") for key in ("filesystem", "layers")}
+        filesystem, layers = facts["filesystem"], (facts["layers"] or "").split(", ")
+        if filesystem is None:
+            continue
+        sentences = {
+            "file-disk": f"The disk {role} is a file on {filesystem}: that file system's work and "
+            "its disk are below every configuration alike.",
+            "file-disk-encrypted": f"The file of disk {role} is itself on dm-crypt: dm-crypt on it "
+            "is a second layer, and its cost may differ from that of a single one.",
+            "file-disk-copies": f"{filesystem} copies on write; the file of disk {role} is "
+            "excluded from that.",
+            "file-disk-usb": f"The file of disk {role} is on a disk connected by USB.",
+        }
+        applies = {
+            "file-disk-encrypted": "dm-crypt" in layers,
+            "file-disk-copies": filesystem == "btrfs",
+            "file-disk-usb": "USB disk" in layers,
+        }
+        for code, sentence in sentences.items():
+            if applies.get(code, True):
+                yield Note(code, {"disk": role, **facts}, sentence)
 
 
 # Largest unit in which SMART counts; it is read at both ends of a run.

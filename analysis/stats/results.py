@@ -18,7 +18,7 @@ from analysis.flags import flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import Answer, Contrast, by_block
-from analysis.stats.disks import Condition, conditions, findings
+from analysis.stats.disks import Condition, conditions, file_notes, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.family import Family, as_table, judge, summary_rows
 from analysis.stats.same_work import (
@@ -213,8 +213,8 @@ class Results:
 
     @cached_property
     def flags(self) -> list[Note]:
-        """Notes on the flags of compared joules, with the number of their phases."""
-        return flag_notes(self.energy)
+        """Notes on the flags of compared joules, with their phases, and on disks that are files."""
+        return [*flag_notes(self.energy), *file_notes(self.suite)]
 
     @cached_property
     def work_notes(self) -> list[Note]:

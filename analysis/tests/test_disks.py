@@ -17,7 +17,7 @@ from analysis.report.texts import say
 from analysis.report.view import Matrix, Table
 from analysis.stats import disks as specimens
 from analysis.stats.comparison import LEAST_EQUIVALENT
-from analysis.stats.disks import conditions, findings, limit_k, too_warm
+from analysis.stats.disks import conditions, file_notes, findings, limit_k, too_warm
 from analysis.stats.results import Results
 from analysis.stats.summary import block_values
 from analysis.suite.records import Run, Suite
@@ -291,7 +291,7 @@ def test_two_disks_give_no_verdict_on_encryption(
     software, hardware, *_, money = answered(derived)
     assert (hardware.code, hardware.facts["verdict"]) == ("two-disks", "differs")
     assert software.code == "more", "one disk with and without software"
-    assert money.reason.endswith(say("answer.payback.with-disks", described=words))
+    assert say("answer.payback.with-disks", described=words) in money.reason
     marked = say("verdict.two-disks", verdict="")
     rows = tables.headline_rows(derived, ("system",))
     verdicts = {row[1]: row[-1] for row in rows}
@@ -322,3 +322,30 @@ def test_the_table_lists_differing_fields(tmp_path: Path) -> None:
         ["firmware", "7", "8"],
         ["serial number", "S1", "S2"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "codes"),
+    [
+        ({}, []),
+        ({"filesystem": "ext4", "layers": "disk"}, ["file-disk"]),
+        (
+            {"filesystem": "ext4", "layers": "LVM, dm-crypt, disk"},
+            ["file-disk", "file-disk-encrypted"],
+        ),
+        (
+            {"filesystem": "btrfs", "layers": "USB disk"},
+            ["file-disk", "file-disk-copies", "file-disk-usb"],
+        ),
+    ],
+)
+def test_a_disk_that_is_a_file_is_noted(
+    suite: Suite, facts: dict[str, str], codes: list[str]
+) -> None:
+    disks = {role: dict(document) for role, document in suite.before["disks"].items()}
+    disks["plain"] |= facts
+    changed_suite = replace(suite, before={**suite.before, "disks": disks})
+    assert [note.code for note in file_notes(changed_suite)] == codes
+    assert [note.sentence for note in file_notes(changed_suite)] == list(
+        findings(changed_suite, [])
+    )[: len(codes)]

@@ -17,9 +17,9 @@ from controller.cli.password import ask_password
 commands = typer.Typer()
 
 
-@commands.command(rich_help_panel="Measure")
+@commands.command("here", rich_help_panel="Measure")
 @with_json
-def here(
+def measure_here(
     context: typer.Context,
     *,
     minutes: Annotated[

@@ -1,1 +1,1 @@
-"""`fde here`: what dm-crypt costs on this machine, measured on a file of its own disk."""
+"""`fde here`: what dm-crypt costs on this machine, measured on a file on its disk."""

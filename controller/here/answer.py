@@ -12,7 +12,7 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results, results
 from contract.command_results import AnswerLine, HereCost, HereResult
 from contract.places import command_line
-from controller.here.survey import Machine, limits
+from controller.here.survey import NO_METER, Machine, limits
 
 WIDTH = 80
 OVERALL = "over all"
@@ -29,6 +29,7 @@ def answer(folder: Path, page: Path, machine: Machine) -> HereResult:
         *_table(computed, rows),
         *(line for reply in replies for line in _reply(reply)),
         *_battery(computed),
+        *([] if computed.suite.meters else [NO_METER]),
         *(line for sentence in limits(machine) for line in _wrapped(sentence)),
         f"report: {page}",
         f"to share it: {command_line('publish', folder)}",
@@ -88,7 +89,8 @@ def _cell(row: HereCost | None) -> str:
 def _reply(reply: AnswerLine) -> list[str]:
     """Return the lines of the answers that the table does not give."""
     if reply.question == "payback":
-        return _wrapped(f"{reply.verdict} {reply.reason}")
+        reason = reply.reason if reply.reason.startswith((";", ",")) else f" {reply.reason}"
+        return _wrapped(f"{reply.verdict.rstrip()}{reason}")
     return _wrapped(reply.verdict) if reply.question == "trust" else []
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import secrets as random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -191,14 +192,17 @@ def _run(base: Path, target: TargetDocument, machine: Machine, options: Options,
         targets=[target],
     )
     say("a trial block, to see how long one takes here")
-    _session(base, replace(plans, blocks=1), target, _quiet)
+    begun_s = time.monotonic()
+    with redirect_stdout(io.StringIO()):  # no second view of progress
+        _session(base, replace(plans, blocks=1), target, _quiet)
+    block_min = (time.monotonic() - begun_s) / 60
     hours = (end_s - time.monotonic()) / 3600
     blocks = LEAST_BLOCKS
     with suppress(ControllerError):  # not one fits
         blocks = max(
             blocks, plan_folders.freeze(replace(plans, hours=max(hours, 1e-3)), _quiet).blocks
         )
-    say(f"measuring {blocks} blocks")
+    say(f"measuring {blocks} blocks, for {blocks * block_min:.0f} minutes at most")
     return _session(base, replace(plans, blocks=blocks, out=options.out), target, say)
 
 

@@ -33,7 +33,7 @@ OPTIONAL = {
     "video": ("mplayer", "ffmpeg"),
     "package_upgrade": ("dpkg", "dpkg-deb"),
 }
-SOURCES = {"powercap": "RAPL (processor, perhaps memory)", "battery": "the battery (whole machine)"}
+SOURCES = {"powercap": "RAPL (processor, perhaps memory)", "battery": "the battery, to compare"}
 AES_128_OR_256 = "aes-xts-plain64"
 MIB = 2**20
 
@@ -134,7 +134,7 @@ def _refusals(machine: Machine) -> Iterator[HereError]:
         yield HereError("container")
     if os.geteuid() and not _installed("sudo"):
         yield HereError("no-sudo")
-    if not machine.sources:
+    if "powercap" not in machine.sources:
         yield HereError("no-source", system=machine.system)
     if (kind := backing.unfit(machine.folder)) is not None:
         yield HereError("unfit", folder=machine.folder, type=kind)
@@ -156,7 +156,7 @@ def _kernel_has(module: str) -> bool:
 
 
 def describe(machine: Machine, minutes: float, size_bytes: int) -> Iterator[str]:
-    """Yield the lines that say what will be measured, how long, and what cannot be seen."""
+    """Yield lines on what will be measured, for how long, and what limits the answer."""
     power = "on battery" if machine.on_battery else "on mains"
     yield f"machine   {machine.name}, {machine.system}, Linux {machine.kernel}, {power}"
     yield f"energy    {', '.join(SOURCES[name] for name in machine.sources)}"
@@ -176,10 +176,11 @@ def describe(machine: Machine, minutes: float, size_bytes: int) -> Iterator[str]
         yield f"note      {limit}"
 
 
+NO_METER = "RAPL sees processor and memory only: whole machine and battery need --meter."
+
+
 def limits(machine: Machine) -> Iterator[str]:
     """Yield a sentence for each circumstance that limits the answer."""
-    if "battery" not in machine.sources or not machine.on_battery:
-        yield "The disk's own energy is not seen: RAPL counts the processor, perhaps memory."
     if machine.on_battery:
         yield "On battery the firmware saves power: on mains the figures may differ."
     if machine.storage.is_encrypted:

@@ -98,6 +98,11 @@ def test_a_circumstance_is_a_line(change: dict[str, object], words: str) -> None
     assert words not in lines(MACHINE) and words in lines(replace(MACHINE, **change))  # type: ignore[arg-type]
 
 
+def test_a_battery_alone_is_too_coarse() -> None:
+    refused = survey._refusals(replace(MACHINE, sources=("battery",)))
+    assert [error.code for error in refused] == ["no-source"]
+
+
 def test_too_little_room_is_refused() -> None:
     options = measurement.Options(10, Path("out"))
     measurement.require_room(MACHINE, options)
