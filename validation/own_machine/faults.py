@@ -21,9 +21,9 @@ KEPT = rf"\w+: {HOME}/\.(local|ansible|cache|config)/"
 MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
 INTERRUPT = b"\x03"
 
-# Moments of the command, as conditions of a shell in the guest. FILE is the disk's file.
-WRITING = "[ -e FILE ] && ! losetup --list --noheadings --output BACK-FILE | grep -q FILE"
-ATTACHED = "losetup --list --noheadings --output BACK-FILE | grep -q FILE"
+# Moments of the command, as conditions of a shell in the guest. DISK is its file.
+WRITING = "[ -e DISK ] && ! losetup --list --noheadings --output BACK-FILE | grep -q DISK"
+ATTACHED = "losetup --list --noheadings --output BACK-FILE | grep -q DISK"
 PLAIN = "findmnt --noheadings --output SOURCE | grep -q ^/dev/loop"
 CRYPT = "findmnt --noheadings --output SOURCE | grep -q ^/dev/mapper/"
 
@@ -59,7 +59,7 @@ UNITS = "systemctl list-units --plain --no-legend 'fde-*' | cut -d' ' -f1 | grep
 USE_LOOPS = """for n in 0 1 2 3 4 5 6 7; do
 truncate -s 1M /srv/used.$n; losetup --find /srv/used.$n; done"""
 FREE_LOOPS = "for f in /srv/used.*; do losetup -d $(losetup -nO NAME -j $f); rm $f; done"
-REPLACE = "fallocate -l 8M /srv/other; mv /srv/other FILE"
+REPLACE = "fallocate -l 8M /srv/other; mv /srv/other DISK"
 KILL_ALL = f"for u in $({UNITS}); do systemctl kill -s KILL $u || true; done; "
 KILL_ALL += (
     f"pkill -KILL -u {USER} -f 'fde|ansible' || true; pkill -KILL -f '[f]de-testbed' || true"
@@ -144,7 +144,7 @@ class Attempt:
     def wait_for(self, moment: str) -> bool:
         """Wait until a condition holds in the guest; False if the command ended before."""
         deadline_s = time.monotonic() + MOMENT_LIMIT_S
-        condition = moment.replace("FILE", self.file)
+        condition = moment.replace("DISK", self.file)
         while self.process.poll() is None and time.monotonic() < deadline_s:
             wait = (
                 f"for i in $(seq 40); do if {condition}; then echo yes; exit; fi; sleep 0.05; done"
@@ -179,12 +179,13 @@ def interrupt(attempt: Attempt) -> None:
 
 def root(script: str) -> Callable[[Attempt], object]:
     """Return a strike that runs a script as root."""
-    return lambda attempt: attempt.machine.root(script.replace("FILE", attempt.file))
+    return lambda attempt: attempt.machine.root(script.replace("DISK", attempt.file))
 
 
 def cut_power(attempt: Attempt) -> None:
     """Take the power away, and give it back."""
     attempt.machine.cut_power()
+    attempt.machine.show_battery()
     attempt.process.kill()
 
 
@@ -214,8 +215,8 @@ def faults() -> Iterator[Fault]:
     for name in ("attached", "crypt"):
         yield Fault(f"power-{name}", cut_power, moments[name])
     yield Fault("disk-full", root(FILL), PLAIN, relief="rm -f /var/fill /var/rest", answers=None)
-    yield Fault("file-deleted", root("rm FILE"), PLAIN)
-    yield Fault("file-replaced", root(REPLACE), PLAIN, after="rm /var/tmp/fde.disk", stays="FILE")
+    yield Fault("file-deleted", root("rm DISK"), PLAIN)
+    yield Fault("file-replaced", root(REPLACE), PLAIN, after="rm -f /var/tmp/fde.disk", stays="DISK")
     yield own_folder("ext4", "unmounted", strike=root(f"umount -l {FOLDER}"), moment=PLAIN)
     yield Fault("loops-used", before=USE_LOOPS, after=FREE_LOOPS, answers=True)
     yield Fault("second-at-once", second, PLAIN, answers=True)

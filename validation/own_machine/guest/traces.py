@@ -14,8 +14,8 @@ from pathlib import Path
 PLACES = ("/boot", "/dev/shm", "/etc", "/home", "/opt", "/root", "/run", "/tmp", "/usr", "/var")
 # The system's own records, which any login or timer changes.
 RECORDS = re.compile(
-    r"/run/(user|sudo|log|lock/lvm|credentials|udev|fde-host|utmp|sshd|lvm|mount/utab|dmeventd"
-    r"|initctl|chrony|cryptsetup/L_|systemd/(?!system/|transient/))"
+    r"/sys/class/|/run/(user|sudo|log|lock/lvm|credentials|udev|fde-host|utmp|sshd|lvm|blkid|over\."
+    r"|mount/utab|dmeventd|initctl|chrony|cryptsetup/L_|systemd/(?!system/|transient/))"
     r"|/var/(log|cache|backups)|/var/lib/(systemd|sudo|dpkg|apt|logrotate|private|lastlog)"
     r"|/usr/(lib|share/(doc|man|locale|zoneinfo|perl))"
     r"|/home/[^/]+/(env|wheels|fde-testbed)/|/root/\.(ssh|bash_history)"
