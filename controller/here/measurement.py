@@ -21,7 +21,7 @@ from contract import schema
 from contract.errors import ControllerError
 from contract.files import write, write_json
 from contract.interrupts import uninterrupted
-from contract.places import state_folder
+from contract.places import MOUNT_POINT, state_folder
 from contract.plan import (
     DATA_OFFSET_BYTES,
     TARGET_FORMAT,
@@ -236,8 +236,9 @@ def remove_remains(base: Path, say: Say) -> None:
                     AgentClient(target, suite).stop()
             _play("teardown.yml", base, {})
             for target in playbook.resolve(inventory).targets:
-                folders = [connection.suite_dir(suite) for suite in suites]
-                connection.run(target, ["sh", "-c", REMOVE, "sh", *folders])
+                places = [connection.suite_dir(suite) for suite in suites]
+                places += [f"{place}.tar" for place in places]  # as which they were fetched
+                connection.run(target, ["sh", "-c", REMOVE, "sh", *places])
         except ControllerError as error:
             log = _kept_log(base)
             raise HereError("not-removed", reason=str(error), log=log) from error
@@ -248,7 +249,7 @@ def remove_remains(base: Path, say: Say) -> None:
 REMOVE = f"""rm -rf -- "$@"
 lock=/run/fde-testbed/agent.lock; [ ! -e $lock ] || flock --nonblock $lock rm $lock
 for d in {connection.SUITES} {Path(connection.SUITES).parent} /run/fde-testbed/secrets \\
-  /run/fde-testbed
+  {MOUNT_POINT} /run/fde-testbed
 do rmdir $d 2>/dev/null; done; true"""
 
 

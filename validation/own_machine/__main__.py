@@ -1,4 +1,4 @@
-"""Try faults of `fde here` in a lab and print what was said and left: names, or all faults."""
+"""Try faults of `fde here` in a lab and print its messages and what remains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = {fault.name: fault for fault in faults()}
     parser = argparse.ArgumentParser(prog="python -m validation.own_machine", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="FAULT", help=", ".join(kinds))
-    parser.add_argument("--minutes", type=float, default=1.0, help="of each `fde here`")
+    parser.add_argument("--minutes", type=float, default=2.0, help="of each `fde here`")
     parser.add_argument("--lab", type=Path, help="a lab with --truth that is up and furnished")
     options = parser.parse_args(arguments)
     layout = Layout((options.lab or PLACE / "lab").absolute())
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def row(result: Result) -> str:
     """Return a row of the table in Markdown."""
-    last_words = " / ".join(result.said[-3:])
+    last_words = " / ".join(result.messages[-3:])
     cells = [result.name, str(result.code), last_words, "; ".join(result.notes)]
     cells += [f"{len(some)}: {', '.join(some[:4])}" for some in (result.left, result.left_at_last)]
     return "| " + " | ".join([*cells, f"{result.took_s:.0f} s"]) + " |"

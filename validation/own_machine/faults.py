@@ -1,4 +1,4 @@
-"""Faults of a machine while `fde here` runs on it: what it said, and what it left."""
+"""Faults of a machine while `fde here` runs on it: its messages, and what remains."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from validation.own_machine.traces import differences
 FOLDER = "/srv/folder"
 HOME = f"/home/{USER}"
 DRIVE = "/dev/nvme0n1"
-# What stays for the user: suites, and the settings of the programs that he ran.
-KEPT = rf"\w+: {HOME}/\.(local|ansible|cache|config)/"
+# What stays: the user's suites, the settings of the programs that he ran, and in memory the lock of
+# all agents: it is empty, and removing it would let two of them hold it.
+KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/|/run/fde-testbed/(agent\.lock)?$"
 MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
+LEAST_MINUTES = 2
 INTERRUPT = b"\x03"
 
 # Moments of the command, as conditions of a shell in the guest. DISK is its file.
-WRITING = "[ -e DISK ] && ! losetup --list --noheadings --output BACK-FILE | grep -q DISK"
+WRITING = "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q '/#[0-9]* (deleted)'"  # it has no name yet
 ATTACHED = "losetup --list --noheadings --output BACK-FILE | grep -q DISK"
 PLAIN = "findmnt --noheadings --output SOURCE | grep -q ^/dev/loop"
 CRYPT = "findmnt --noheadings --output SOURCE | grep -q ^/dev/mapper/"
 
-# A file system of its own for the folder, on a drive of the guest.
+# A separate file system for the folder, on a drive of the guest.
 CLEAR = f"umount -q {FOLDER} || true; wipefs --quiet --all {DRIVE}; mkdir -p {FOLDER}\n"
 OWN = f"\nchown {USER}: {FOLDER}"
 LUKS = (
@@ -71,7 +73,7 @@ class Fault:
     """A fault: `strike` happens at `moment`, a condition of a shell in the guest.
 
     `before`, `relief` (at the command's end) and `after` (when all is compared) are scripts of
-    root's. `stays` is somebody else's file, which must still exist then.
+    root's. With `stays` the file is then somebody else's and must remain.
     """
 
     name: str
@@ -80,7 +82,7 @@ class Fault:
     before: str = ""
     relief: str = ""
     after: str = ""
-    stays: str = ""
+    stays: bool = False
     sudo: Sudo = Sudo.FREE
     folder: str = "/var/tmp"
     passwords: tuple[str, ...] = ()  # typed at one prompt after the other
@@ -107,7 +109,7 @@ class Attempt:
 
     @property
     def file(self) -> str:
-        return f"{self.fault.folder}/fde.disk"
+        return f"{self.fault.folder}/fde-here.disk"
 
     def go_through(self) -> None:
         """Press the fault's keys, let it strike at its moment, and wait for the end."""
@@ -130,7 +132,7 @@ class Attempt:
     def type(self, password: str, prompt: int) -> None:
         """Type a password once the screen shows so many prompts; none if the command ends."""
         while self.process.poll() is None:
-            if len(re.findall("[Pp]assword.*:", "\n".join(self.said()))) >= prompt:
+            if len(re.findall("[Pp]assword.*:", "\n".join(self.screen_lines()))) >= prompt:
                 time.sleep(0.3)  # the prompt comes before the terminal's echo is off
                 self.press(f"{password}\n".encode())
                 return
@@ -153,7 +155,7 @@ class Attempt:
                 return True
         return False
 
-    def said(self) -> list[str]:
+    def screen_lines(self) -> list[str]:
         """Return the lines of the screen."""
         text = self.screen.read_text(encoding="utf-8", errors="replace")
         return [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n") if line]
@@ -165,7 +167,7 @@ class Result:
 
     name: str
     code: int | None
-    said: list[str]
+    messages: list[str]
     left: list[str]  # at the end of the command
     left_at_last: list[str]  # after the next `fde here`
     notes: list[str]
@@ -191,7 +193,7 @@ def cut_power(attempt: Attempt) -> None:
 
 def second(attempt: Attempt) -> None:
     """Type the same command at another terminal."""
-    other = attempt.machine.typed(line(attempt.fault, 1))
+    other = attempt.machine.typed(line(attempt.fault, LEAST_MINUTES))
     attempt.notes.append(f"the other: {other.returncode} {other.stderr.strip()}")
 
 
@@ -201,13 +203,14 @@ def line(fault: Fault, minutes: float) -> str:
 
 
 def own_folder(name: str, fault: str, **options: object) -> Fault:
-    """Return a fault on a folder with a file system of its own."""
+    """Return a fault on a folder with a separate file system."""
     before = f"{CLEAR}{FILE_SYSTEMS[name]}{OWN}"
     return Fault(fault, before=before, after=UNMOUNT, folder=FOLDER, **options)  # type: ignore[arg-type]
 
 
 def faults() -> Iterator[Fault]:
     """Yield all faults."""
+    yield Fault("none", answers=True)
     moments = {"writing": WRITING, "attached": ATTACHED, "plain": PLAIN, "crypt": CRYPT}
     for name, moment in moments.items():
         yield Fault(f"ctrl-c-{name}", interrupt, moment)
@@ -216,7 +219,9 @@ def faults() -> Iterator[Fault]:
         yield Fault(f"power-{name}", cut_power, moments[name])
     yield Fault("disk-full", root(FILL), PLAIN, relief="rm -f /var/fill /var/rest", answers=None)
     yield Fault("file-deleted", root("rm DISK"), PLAIN)
-    yield Fault("file-replaced", root(REPLACE), PLAIN, after="rm -f /var/tmp/fde.disk", stays="DISK")
+    yield Fault(
+        "file-replaced", root(REPLACE), PLAIN, after="rm -f /var/tmp/fde-here.disk", stays=True
+    )
     yield own_folder("ext4", "unmounted", strike=root(f"umount -l {FOLDER}"), moment=PLAIN)
     yield Fault("loops-used", before=USE_LOOPS, after=FREE_LOOPS, answers=True)
     yield Fault("second-at-once", second, PLAIN, answers=True)
@@ -229,7 +234,7 @@ def faults() -> Iterator[Fault]:
 
 
 def suffer(machine: OwnMachine, fault: Fault, minutes: float) -> Result:
-    """Run `fde here` under a fault, and once more without; return what was said and left."""
+    """Run `fde here` under a fault, and once more without; return its messages and what remains."""
     machine.permit(Sudo.FREE)
     machine.root(fault.before or "true")
     machine.permit(fault.sudo)
@@ -237,17 +242,19 @@ def suffer(machine: OwnMachine, fault: Fault, minutes: float) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         attempt = Attempt.start(machine, fault, minutes, Path(folder, "screen"))
         attempt.go_through()
-        said = attempt.said()
+        messages = attempt.screen_lines()
     machine.permit(Sudo.FREE)
     machine.root(fault.relief or "true")
-    allowed = f"{KEPT}|. files: {attempt.file}$" if fault.stays else KEPT
+    allowed = f"{KEPT}|{attempt.file}$" if fault.stays else KEPT
     left = differences(before, machine.traces(), allowed=allowed)
     left_at_last = left
     if left:
-        result = machine.typed(line(fault, 1))
+        result = machine.typed(line(fault, LEAST_MINUTES))
         attempt.notes.append(f"the next: {result.returncode} {result.stderr.strip()[-300:]}")
         left_at_last = differences(before, machine.traces(), allowed=allowed)
     if fault.stays and "yes" not in machine.root(f"[ ! -e {attempt.file} ] || echo yes"):
         left_at_last = [*left_at_last, f"- files: {attempt.file}, somebody else's"]
     machine.root(fault.after or "true")
-    return Result(fault.name, attempt.code, said, left, left_at_last, attempt.notes, attempt.took_s)
+    return Result(
+        fault.name, attempt.code, messages, left, left_at_last, attempt.notes, attempt.took_s
+    )

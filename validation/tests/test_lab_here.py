@@ -40,15 +40,15 @@ def machine(another_lab: Callable[..., Any]) -> Iterator[OwnMachine]:
     with another_lab("somebody", truth=True) as handle:
         layout = Layout(handle.directory)
         try:
-            own = OwnMachine.furnish(layout, print)
+            machine = OwnMachine.furnish(layout, print)
         except LabError as error:
             pytest.skip(f"the packages for the guest are not available: {error}")
         if handle.state["machine"]["name"] != "uml":
-            yield own
+            yield machine
             return
         with battery.discharging(layout):
-            own.show_battery()
-            yield own
+            machine.show_battery()
+            yield machine
 
 
 def test_each_kind_of_trace_is_seen_and_seen_to_be_gone(machine: OwnMachine) -> None:

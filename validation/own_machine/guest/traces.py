@@ -19,7 +19,7 @@ RECORDS = re.compile(
     r"|/var/(log|cache|backups)|/var/lib/(systemd|sudo|dpkg|apt|logrotate|private|lastlog)"
     r"|/usr/(lib|share/(doc|man|locale|zoneinfo|perl))"
     r"|/home/[^/]+/(env|wheels|fde-testbed)/|/root/\.(ssh|bash_history)"
-    r"|.*/__pycache__"
+    r"|.*/(__pycache__|systemd-private-)"
 )
 OWN_KEYS = re.compile(r"_ses|_uid|_tid|_pid|invocation_id|\.")  # of each login and service
 QUEUE = ("scheduler", "read_ahead_kb", "write_cache", "nr_requests")
@@ -73,7 +73,7 @@ def list_files() -> Iterator[str]:
 
 
 def digest(path: Path) -> str:
-    """Return what tells one content of a file or link from another."""
+    """Return the start of a file's SHA-256, or a link's target."""
     if path.is_symlink():
         return f"-> {path.readlink()}"
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
