@@ -16,17 +16,17 @@ from validation.own_machine.traces import differences
 FOLDER = "/srv/folder"
 HOME = f"/home/{USER}"
 DRIVE = "/dev/nvme0n1"
-# What stays: the user's suites, the settings of the programs that he ran, and in memory the lock of
-# all agents: it is empty, and removing it would let two of them hold it.
-KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/|/run/fde-testbed/(agent\.lock)?$"
+# What stays: the user's suites, and the settings of the programs that he ran.
+KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/"
 MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
 LEAST_MINUTES = 2
+PREPARING = "preparing the file"
 INTERRUPT = b"\x03"
 
 # Moments of the command, as conditions of a shell in the guest. DISK is its file.
 WRITING = "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q '/#[0-9]* (deleted)'"  # it has no name yet
 ATTACHED = "losetup --list --noheadings --output BACK-FILE | grep -q DISK"
-PLAIN = "findmnt --noheadings --output SOURCE | grep -q ^/dev/loop"
+MOUNTED = "findmnt --noheadings --output TARGET | grep -q ^/run/fde-testbed/"
 CRYPT = "findmnt --noheadings --output SOURCE | grep -q ^/dev/mapper/"
 
 # A separate file system for the folder, on a drive of the guest.
@@ -86,8 +86,6 @@ class Fault:
     sudo: Sudo = Sudo.FREE
     folder: str = "/var/tmp"
     passwords: tuple[str, ...] = ()  # typed at one prompt after the other
-    # Whether a report must come all the same; None if either may be.
-    answers: bool | None = False
 
 
 @dataclass
@@ -192,9 +190,10 @@ def cut_power(attempt: Attempt) -> None:
 
 
 def second(attempt: Attempt) -> None:
-    """Type the same command at another terminal."""
+    """Type the same command at another terminal, then interrupt this one."""
     other = attempt.machine.typed(line(attempt.fault, LEAST_MINUTES))
     attempt.notes.append(f"the other: {other.returncode} {other.stderr.strip()}")
+    interrupt(attempt)
 
 
 def line(fault: Fault, minutes: float) -> str:
@@ -202,32 +201,31 @@ def line(fault: Fault, minutes: float) -> str:
     return f"fde here --yes --minutes {minutes:g} --folder {fault.folder}"
 
 
-def own_folder(name: str, fault: str, **options: object) -> Fault:
+def own_folder(system: str, name: str, strike: Callable[[Attempt], object], moment: str) -> Fault:
     """Return a fault on a folder with a separate file system."""
-    before = f"{CLEAR}{FILE_SYSTEMS[name]}{OWN}"
-    return Fault(fault, before=before, after=UNMOUNT, folder=FOLDER, **options)  # type: ignore[arg-type]
+    before = f"{CLEAR}{FILE_SYSTEMS[system]}{OWN}"
+    return Fault(name, strike, moment, before=before, after=UNMOUNT, folder=FOLDER)
 
 
 def faults() -> Iterator[Fault]:
-    """Yield all faults."""
-    yield Fault("none", answers=True)
-    moments = {"writing": WRITING, "attached": ATTACHED, "plain": PLAIN, "crypt": CRYPT}
+    """Yield all faults; where the command can go on, it is interrupted once it has shown that."""
+    yield Fault("none")
+    moments = {"writing": WRITING, "attached": ATTACHED, "mounted": MOUNTED, "crypt": CRYPT}
     for name, moment in moments.items():
         yield Fault(f"ctrl-c-{name}", interrupt, moment)
         yield Fault(f"kill-{name}", root(KILL_ALL), moment)
     for name in ("attached", "crypt"):
         yield Fault(f"power-{name}", cut_power, moments[name])
-    yield Fault("disk-full", root(FILL), PLAIN, relief="rm -f /var/fill /var/rest", answers=None)
-    yield Fault("file-deleted", root("rm DISK"), PLAIN)
-    yield Fault(
-        "file-replaced", root(REPLACE), PLAIN, after="rm -f /var/tmp/fde-here.disk", stays=True
-    )
-    yield own_folder("ext4", "unmounted", strike=root(f"umount -l {FOLDER}"), moment=PLAIN)
-    yield Fault("loops-used", before=USE_LOOPS, after=FREE_LOOPS, answers=True)
-    yield Fault("second-at-once", second, PLAIN, answers=True)
+    yield Fault("disk-full", root(FILL), MOUNTED, relief="rm -f /var/fill /var/rest")
+    yield Fault("file-deleted", root("rm DISK"), MOUNTED)
+    remove = "rm -f /var/tmp/fde-here.disk"
+    yield Fault("file-replaced", root(REPLACE), MOUNTED, after=remove, stays=True)
+    yield own_folder("ext4", "unmounted", root(f"umount -l {FOLDER}"), MOUNTED)
+    yield Fault("loops-used", interrupt, CRYPT, before=USE_LOOPS, after=FREE_LOOPS)
+    yield Fault("second-at-once", second, MOUNTED)
     for name in FILE_SYSTEMS:
-        yield own_folder(name, f"folder-{name}", answers=name not in ("tmpfs", "hostfs"))
-    yield Fault("sudo-password", sudo=Sudo.PASSWORD, passwords=(PASSWORD,), answers=True)
+        yield own_folder(name, f"folder-{name}", interrupt, CRYPT)
+    yield Fault("sudo-password", interrupt, CRYPT, sudo=Sudo.PASSWORD, passwords=(PASSWORD,))
     yield Fault("sudo-wrong-password", sudo=Sudo.PASSWORD, passwords=("no", "no", "no"))
     yield Fault("sudo-denied", sudo=Sudo.DENIED, passwords=(PASSWORD,))
     yield Fault("sudo-missing", sudo=Sudo.MISSING)
@@ -249,8 +247,7 @@ def suffer(machine: OwnMachine, fault: Fault, minutes: float) -> Result:
     left = differences(before, machine.traces(), allowed=allowed)
     left_at_last = left
     if left:
-        result = machine.typed(line(fault, LEAST_MINUTES))
-        attempt.notes.append(f"the next: {result.returncode} {result.stderr.strip()[-300:]}")
+        attempt.notes.append(f"the next: {_next(machine, fault)}")
         left_at_last = differences(before, machine.traces(), allowed=allowed)
     if fault.stays and "yes" not in machine.root(f"[ ! -e {attempt.file} ] || echo yes"):
         left_at_last = [*left_at_last, f"- files: {attempt.file}, somebody else's"]
@@ -258,3 +255,16 @@ def suffer(machine: OwnMachine, fault: Fault, minutes: float) -> Result:
     return Result(
         fault.name, attempt.code, messages, left, left_at_last, attempt.notes, attempt.took_s
     )
+
+
+def _next(machine: OwnMachine, fault: Fault) -> list[str]:
+    """Start the command again and interrupt it once it prepares the file; return its lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        attempt = Attempt.start(machine, fault, LEAST_MINUTES, Path(folder, "screen"))
+        while attempt.process.poll() is None:
+            if PREPARING in attempt.screen_lines():
+                interrupt(attempt)
+                break
+            time.sleep(0.2)
+        attempt.process.wait(END_LIMIT_S)
+        return attempt.screen_lines()[-4:]
