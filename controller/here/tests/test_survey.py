@@ -13,6 +13,7 @@ from agent.storage import backing
 from agent.storage.backing import Backing
 from controller.here import measurement, source_tree, survey
 from controller.here.survey import HereError, Machine
+from instrumentation.sources import registry
 
 MACHINE = Machine(
     name="bench",
@@ -52,7 +53,7 @@ def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     ("spoil", "code"),
     [
         (
-            lambda patch: patch.setattr(survey.registry, "is_present", lambda _name: False),
+            lambda patch: patch.setattr(registry, "is_present", lambda _name: False),
             "no-source",
         ),
         (lambda patch: patch.setenv("container", "podman"), "container"),
