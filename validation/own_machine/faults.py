@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from contract.places import MOUNT_POINT
 from validation.own_machine.machine import PASSWORD, USER, OwnMachine, Sudo
 from validation.own_machine.traces import differences
 
@@ -26,8 +27,8 @@ INTERRUPT = b"\x03"
 # Moments of the command, as conditions of a shell in the guest. DISK is its file.
 WRITING = "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q '/#[0-9]* (deleted)'"  # it has no name yet
 ATTACHED = "losetup --list --noheadings --output BACK-FILE | grep -q DISK"
-MOUNTED = "findmnt --noheadings --output TARGET | grep -q ^/run/fde-testbed/"
-CRYPT = "findmnt --noheadings --output SOURCE | grep -q ^/dev/mapper/"
+MOUNTED = f"mountpoint -q {MOUNT_POINT}"
+CRYPT = f"{MOUNTED} && dmsetup table --target crypt | grep -q crypt"
 
 # A separate file system for the folder, on a drive of the guest.
 CLEAR = f"umount -q {FOLDER} || true; wipefs --quiet --all {DRIVE}; mkdir -p {FOLDER}\n"
