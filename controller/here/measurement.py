@@ -247,6 +247,7 @@ def remove_remains(base: Path, say: Say) -> None:
 
 # Other suites, notes and locks that are held stay.
 REMOVE = f"""rm -rf -- "$@"
+for d; do systemctl reset-failed "fde-agent@${{d##*/}}.service" 2>/dev/null; done
 lock=/run/fde-testbed/agent.lock; [ ! -e $lock ] || flock --nonblock $lock rm $lock
 for d in {connection.SUITES} {Path(connection.SUITES).parent} /run/fde-testbed/secrets \\
   {MOUNT_POINT} /run/fde-testbed
