@@ -11,12 +11,13 @@ from analysis.report import first_page, words
 from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results, results
 from contract.command_results import AnswerLine, HereCost, HereResult
+from contract.estimates import Estimate
 from contract.places import command_line
 from controller.here.survey import NO_METER, Machine, limits
 
 WIDTH = 80
 OVERALL = "over all"
-COLUMN = 26
+COLUMN = 28
 
 
 def answer(folder: Path, page: Path, machine: Machine) -> HereResult:
@@ -88,9 +89,14 @@ def _cell(row: HereCost | None) -> str:
 
 def _reply(reply: AnswerLine) -> list[str]:
     """Return the lines of the answers that the table does not give."""
-    if reply.question == "payback":
+    if reply.question == "payback" and "kwh_per_year" in reply.facts:
+        facts = reply.facts
+        kwh, price = (
+            words.span(Estimate(*facts[key])) for key in ("kwh_per_year", "saving_per_year")
+        )
+        year = f"{facts['against']} takes {kwh} kWh, {price} {facts['currency']} a year more."
         reason = reply.reason if reply.reason.startswith((";", ",")) else f" {reply.reason}"
-        return _wrapped(f"{reply.verdict.rstrip()}{reason}")
+        return [*_wrapped(year), *_wrapped(f"{reply.verdict.rstrip()}{reason}")]
     return _wrapped(reply.verdict) if reply.question == "trust" else []
 
 
