@@ -44,7 +44,7 @@ def copied(folder: Path, **hosts: dict[str, Any]) -> Path:
     shutil.copytree(INVENTORIES / "hardware.example", inventory)
     text = yaml.safe_dump({"targets": {"hosts": hosts}})
     (inventory / "hosts.yml").write_text(text, encoding="utf-8")
-    secrets = inventory / "secrets.json"
+    secrets = inventory / ".secrets.json"
     secrets.write_text(json.dumps(SECRETS), encoding="utf-8")
     secrets.chmod(0o600)
     return inventory

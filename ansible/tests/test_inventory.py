@@ -267,7 +267,7 @@ def test_invalid_assumptions_are_refused(key: str, value: object, code: str) -> 
         ("configurations/2/kind", ..., "configuration-keys"),
         ("configurations/2/name", ..., "configuration-keys"),
         ("configurations/3/cipher", "aes-twofish", "one of aes, serpent"),
-        ("secrets_file", "/x/other.json", "secrets-name"),
+        ("secrets_file", "/x/.other.json", "secrets-name"),
         ("assets/clip/path", "clip.mpg", "asset-path"),
         ("assets/clip/sha256", ..., "asset-sum"),
         ("assets/clip/sums", "/SHA256SUMS", "asset-sum"),
@@ -404,15 +404,24 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
 
 
 @pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (str(ROLES.parent / "ansible.cfg"), ("secrets.json", "secrets.json.old", "secrets")),
+        ("/none.cfg", (inventory.SECRETS_FILE, ".secrets/birch/secrets.json")),
+    ],
+    ids=["our-settings", "ansible's-defaults"],
+)
 def test_a_secrets_file_next_to_hosts_is_not_read_as_inventory(
-    tmp_path: Path, content: str
+    tmp_path: Path, settings: str, names: tuple[str, ...], content: str
 ) -> None:
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {target: }}\n", encoding="utf-8")
-    for name in ("secrets.json", "secrets.json.old", "secrets"):
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     result = subprocess.run(
         [Path(sys.executable).with_name("ansible-inventory"), "-i", tmp_path, "--list"],
-        env=dict(os.environ, ANSIBLE_CONFIG=str(ROLES.parent / "ansible.cfg")),
+        env=dict(os.environ, ANSIBLE_CONFIG=settings),
         capture_output=True,
         text=True,
         check=True,

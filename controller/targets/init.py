@@ -117,13 +117,14 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> None:
         say(f"meter {name}: {result.error or f'{watts}, a record each {result.period_s:.4g} s'}")
     write_inventory(folder, options, disks, meters, host_name(survey.name, options.link))
     locking = [role for role, disk in disks.items() if role != "plain" and disk.opal is not None]
-    open_points = list(_write_secrets(folder / "secrets.json", bool(locking), ask))
+    open_points = list(_write_secrets(folder / inventory.SECRETS_FILE, bool(locking), ask))
     open_points += [
         f"{host}: {problem}"
         for host, problems in playbook.resolve(folder).refused.items()
         for problem in problems
     ]
-    say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
+    names = f"hosts.yml, group_vars/targets.yml, {inventory.SECRETS_FILE} (mode 0600)"
+    say(f"\nwritten: {folder}/{names}")
     for sentence in open_points:
         say(f"  to do  {sentence}")
     say(FOREIGN)
@@ -218,6 +219,7 @@ def write_inventory(
         "assets": ASSETS,
         "meters": schema.write(meters),
         "configurations": _configurations(disks),
+        "secrets_file": inventory.SECRETS_FILE,
     }
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
     environment = Environment(
@@ -231,7 +233,7 @@ def write_inventory(
     for path, values in (("hosts.yml", hosts), ("group_vars/targets.yml", targets)):
         template = environment.get_template(f"{Path(path).name}.j2")
         write(folder / path, [template.render(values).encode()])
-    write(folder / ".gitignore", [b"secrets.json\n"])
+    write(folder / ".gitignore", [b".secrets*\nsecrets*.json\n"])
 
 
 def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | int | list[str]]]:
@@ -249,6 +251,9 @@ def _configurations(disks: Mapping[str, SurveyedDisk]) -> list[dict[str, str | i
 
 def _write_secrets(path: Path, drive: bool, ask: Ask | None) -> Iterator[str]:
     """Write random secrets unless the file exists; yield what the user still has to do."""
+    visible = path.with_name(path.name.lstrip("."))
+    if visible.exists() and not path.exists():
+        visible.rename(path)  # it may own the drive; there, Ansible would read it as an inventory
     if path.exists():
         return
     values = {name: random.token_hex(16) for name in ("luks_passphrase", "opal_admin_pin")}

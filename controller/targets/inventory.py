@@ -31,6 +31,8 @@ from controller.planning import assumptions
 from controller.planning.suites import on_disk
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+# Whatever its settings, Ansible reads no hidden file of a folder as an inventory.
+SECRETS_FILE = ".secrets.json"
 _DISK_KEYS = ("by_id", "serial", "size_bytes")
 _FILE_KEYS = ("file", "size_bytes")
 _SIZES = ("size_bytes", "endurance_bytes", "max_written_bytes")
@@ -266,7 +268,7 @@ def _check_common(target: TargetDocument) -> Iterator[Problem]:
         yield _problem("switch-of-controller")
     elif target.power and not target.power.argv:
         yield _problem("switch-incomplete")
-    if Path(target.secrets_file).name != "secrets.json":
+    if Path(target.secrets_file).name not in (SECRETS_FILE, SECRETS_FILE.lstrip(".")):
         yield _problem("secrets-name")
 
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 PSID = """
 import json, pathlib, sys
-path = pathlib.Path("mine/secrets.json")
+path = pathlib.Path("mine/.secrets.json")
 path.write_text(json.dumps({**json.loads(path.read_text()), "sed_psid": sys.stdin.read().strip()}))
 """
 # libpam-systemd, which the guest's image lacks, tells it where its runtime folder is.

@@ -41,7 +41,7 @@ print(Suite.open(sys.argv[1]).origin)
 STRAY = (
     *("agent/opal-secrets.txt", "controller/targets/psid.py", "workloads/.env"),
     *("contract/keys/a.pem", "ansible/inventory/lab/vault.yml", "data/examples/mine.tar.gz"),
-    "secrets.json",
+    *("secrets.json", "ansible/inventory/lab/.secrets.json"),
 )
 
 
@@ -184,8 +184,8 @@ def _inventory(place: Path) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     secrets = {"luks_passphrase": "0f1e2d3c" * 3, "opal_admin_pin": "4b5a6978" * 3}
-    (folder / "secrets.json").write_text(json.dumps(secrets))
-    (folder / "secrets.json").chmod(0o600)
+    (folder / ".secrets.json").write_text(json.dumps(secrets))
+    (folder / ".secrets.json").chmod(0o600)
     return folder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from contract import schema
 from contract.disks import SurveyedDisk
 from contract.plan import SshLink, TargetDocument
 from contract.tests.refusal import refuses
-from controller.targets import init, playbook
+from controller.targets import init, inventory, playbook
 from controller.targets.answers import Survey
 from controller.targets.init import Options, parse_link
 from controller.targets.meter_entries import MeterOptions
@@ -82,10 +83,13 @@ def test_the_written_inventory_resolves_without_refusals(
     assert target.disks["plain"].erase is None
     assert target.disks["sed"].erase == "S1 0123456789ab"
     assert target.meters[0].settings == {"interval_ms": 100}
-    secrets = build / "secrets.json"
+    secrets = build / inventory.SECRETS_FILE
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
     assert "sed_psid" in " ".join(lines)
-    assert "secrets.json" in (build / ".gitignore").read_text()
+    git = ["git", "-C", str(build)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    untracked = subprocess.check_output([*git, "ls-files", "--others", "--exclude-standard"])
+    assert secrets.name not in untracked.decode()
 
 
 def test_an_inventory_is_replaced_only_on_request_and_secrets_never(
@@ -101,7 +105,11 @@ def test_an_inventory_is_replaced_only_on_request_and_secrets_never(
     again = Options(parse_link("other"), replace=True)
     init.run(build, again, None, lambda _: None)
     assert "other" in (build / "hosts.yml").read_text()
-    assert (build / "secrets.json").read_bytes() == before[build / "secrets.json"]
+    secrets = build / inventory.SECRETS_FILE
+    assert secrets.read_bytes() == before[secrets]
+    secrets.rename(build / "secrets.json")  # where Ansible would read it
+    init.run(build, again, None, lambda _: None)
+    assert secrets.read_bytes() == before[secrets] and not (build / "secrets.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +178,7 @@ def test_a_user_chooses_disks_and_types_the_psid_hidden(
     init.run(build, Options(HOST), ask, lines.append)
     variables = yaml.safe_load((build / "group_vars" / "targets.yml").read_text())
     assert list(variables["fde_disks"]) == ["sed"] and len(hidden) == 1
-    secrets = json.loads((build / "secrets.json").read_text())
+    secrets = json.loads((build / inventory.SECRETS_FILE).read_text())
     assert secrets["sed_psid"] == "ABCDEFGH" * 4
     assert not any(value in line for value in secrets.values() for line in lines)
 

@@ -213,7 +213,10 @@ def test_tracking_is_judged_for_the_file_behind_links_and_git_variables(
 
 
 def test_secrets_next_to_an_inventory_are_ignored_by_git() -> None:
-    places = ["ansible/inventory/local/secrets.json", "ansible/inventory/mine/secrets.lab.json"]
+    places = [
+        *("ansible/inventory/local/.secrets.json", "ansible/inventory/mine/secrets.lab.json"),
+        "ansible/inventory/bench/.secrets/birch/secrets.json",
+    ]
     result = subprocess.run(
         ["git", "check-ignore", "--no-index", *places],
         cwd=ROOT,
