@@ -136,7 +136,7 @@ def test_problems_pass_through_ansible_with_their_codes(tmp_path: Path) -> None:
     changes = {"fde_extent_bytes": 1000, "fde_disks": {"plain": {"erase": "x"}}}
     refused = playbook.resolve(copied(tmp_path, target=changes)).refused
     assert [(problem.code, dict(problem.facts)) for problem in refused["target"]][:2] == [
-        ("extent", {"size": 1000, "variable": "fde_extent_bytes"}),
+        ("extent", {"size": 1000, "variable": "fde_extent_bytes", "aligned": 1}),
         (
             "disk-keys",
             {

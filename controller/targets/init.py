@@ -215,7 +215,7 @@ def write_inventory(
         "disks": disks,
         "give_up": options.give_up,
         "origin": options.meters.origin,
-        "extent_bytes": extent_bytes,
+        "extent": f"{extent_bytes // MIB} MiB",
         "assets": ASSETS,
         "meters": schema.write(meters),
         "configurations": _configurations(disks),

@@ -29,6 +29,7 @@ from contract.plan import (
 from contract.problem import Problem, wordings_of
 from controller.planning import assumptions
 from controller.planning.suites import on_disk
+from controller.targets.sizes import parse_size
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 # Whatever its settings, Ansible reads no hidden file of a folder as an inventory.
@@ -64,13 +65,15 @@ def resolve(document: Mapping[str, Any]) -> TargetDocument:
     unread = {"format": TARGET_FORMAT, "disks": {}, "extent_bytes": 0, "configurations": ()}
     try:
         assumed = schema.read(dict[str, Any], document["assumptions"], "assumptions")
-        extent_bytes = int(str(document["extent_bytes"]))
+        extent_bytes = parse_size(document["extent_bytes"]) or 0
+        extent_problems = list(_check_extent(document["extent_bytes"]))
         disks = schema.read(dict[str, dict[str, Any]], document["disks"], "disks")
         entries = list(_on_each_disk(document["configurations"]))
         schema.read(dict[str, str | None], document.get("connection", {}))
         partial = schema.read(TargetDocument, {**document, **unread, "assumptions": {}})
         problems = [
-            *_check_disks(disks, extent_bytes, lab=partial.lab),
+            *extent_problems,
+            *_check_disks(disks, 0 if extent_problems else extent_bytes, lab=partial.lab),
             *_check_configurations(entries, disks),
             *assumptions.find_problems(assumed),
             *_check_common(partial),
@@ -122,10 +125,10 @@ def _on_each_disk(configurations: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read_disks(disks: Disks) -> dict[str, Disk]:
-    """Read the disks; a size may be quoted, as Ansible's templates yield it."""
+    """Read the disks, whose sizes are valid."""
     documents = {}
     for role, entry in disks.items():
-        sizes = {key: int(entry[key]) for key in _SIZES if entry.get(key) is not None}
+        sizes = {key: parse_size(entry[key]) for key in _SIZES if entry.get(key) is not None}
         derived = {}
         if file := entry.get("file"):
             derived = {"by_id": file_by_id(file), "serial": file_serial(file)}
@@ -152,12 +155,18 @@ def _problem(code: str, **facts: object) -> Problem:
     return Problem.from_wording(wordings_of("controller/targets", "inventory"), code, facts)
 
 
+def _check_extent(value: object) -> Iterator[Problem]:
+    facts = {"variable": "fde_extent_bytes", "size": value}
+    size = parse_size(value)
+    if size is None:
+        yield _problem("size", **facts)
+    elif not size or size % layout.MIB:
+        yield _problem("extent", **facts, aligned=max(1, size // layout.MIB))
+
+
 def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
     if not disks:
         yield _problem("no-disk")
-    aligned = size > 0 and size % layout.MIB == 0
-    if not aligned:
-        yield _problem("extent", size=size, variable="fde_extent_bytes")
     if unnamed := list(_check_disk_keys(disks)):
         yield from unnamed
         return
@@ -173,7 +182,7 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
         if not disk.serial.strip():
             yield _problem("disk-serial", disk=disk.role)
         yield from _check_erase(disk, lab=lab)
-        if aligned and (reason := layout.extent_refusal(disk, Extent(DATA_OFFSET_BYTES, size))):
+        if size and (reason := layout.extent_refusal(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
     for name, field in {"path": "by_id", "serial": "serial"}.items():
         if len({getattr(disk, field) for disk in read.values()}) < len(disks):
@@ -190,11 +199,13 @@ def _check_disk_keys(disks: Disks) -> Iterator[Problem]:
         if missing := ", ".join(key for key in disk_keys if entry.get(key) is None):
             yield _problem("disk-keys", disk=role, missing=missing, variable=f"fde_disks.{role}")
         for key in _SIZES:
-            count = entry.get(key)
-            if count is not None and not str(count).isdecimal():
-                variable = f"fde_disks.{role}.{key}"
-                facts = {"disk": role, "key": key, "count": count, "variable": variable}
-                yield _problem("disk-size-bytes", **facts)
+            size = entry.get(key)
+            identity = key == "size_bytes"  # it is compared with the kernel's
+            if size is not None and (
+                parse_size(size) is None or (identity and not str(size).isdecimal())
+            ):
+                facts = {"variable": f"fde_disks.{role}.{key}", "size": size}
+                yield _problem("size-exact" if identity else "size", **facts)
         permitted = {*_FILE_KEYS, "max_written_bytes"} if "file" in entry else known_keys
         for key in sorted(entry.keys() - permitted):
             near = schema.nearest(key, sorted(permitted)).rstrip(".")
