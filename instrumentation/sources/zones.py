@@ -194,6 +194,7 @@ def _top_zones(root: Path, control_type: str) -> list[Path]:
 # Two separate 32-bit counters never rise alike this often in a row by chance.
 AGREEING_UPDATES = 5
 MIRROR_WAIT_S = 0.25
+MOST_APART_UJ = 1_000_000  # used between the openings of two mirrors: 1 kW for 1 ms
 _LONGER = 8  # times as long if some counters rose alike so far: platforms may update each 100 ms
 
 Read = Callable[[], int | None]
@@ -256,7 +257,8 @@ def _agree(first: Read, second: Read, agreed: dict[int, int]) -> bool | None:
     """Return whether both show one counter; None if that is not known yet.
 
     Counts of perf_event begin at the opening, and mirrors there differ by what was used between
-    two openings, within the µJ to which counts are rounded.
+    two openings, within the µJ to which counts are rounded. Two counters that happen to rise alike
+    are further apart.
     """
     before, between, after = first(), second(), first()
     if before is None or between is None:
@@ -264,6 +266,7 @@ def _agree(first: Read, second: Read, agreed: dict[int, int]) -> bool | None:
     if before != after:  # an update in between: the second may show either count
         return None
     agreed[before] = between - before
-    if max(agreed.values()) - min(agreed.values()) > 1:
+    apart = agreed.values()
+    if max(apart) - min(apart) > 1 or abs(agreed[before]) > MOST_APART_UJ:
         return False
     return True if len(agreed) > AGREEING_UPDATES else None

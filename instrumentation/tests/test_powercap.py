@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ from instrumentation.sources.counter import (
     difference,
 )
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.sources.zones import Zone, discover, summands
+from instrumentation.sources.zones import Zone, discover, mirrors, summands
 from instrumentation.tests.trees import MAX_UJ, TREES, P, Tree, as_nobody, child, counting
 
 PACKAGE = f"{P}:0"
@@ -76,6 +77,18 @@ def test_still_counters_are_no_mirrors(tmp_path: Path) -> None:
     root = TREES["mirrored die"].lay_out(tmp_path)
     with PowercapSource.open(root, mirror_wait_s=0.05) as source:
         assert [zone.mirror_of for zone in source.zones] == [None] * 4
+
+
+def test_counters_far_apart_that_rise_alike_are_two(tmp_path: Path) -> None:
+    zones = discover(TREES["mirrored die"].lay_out(tmp_path))[::2]
+
+    def read_each(apart_uj: int) -> list[Callable[[], int]]:
+        counts = itertools.count()  # an update after the first was read around the second
+        return [lambda: next(counts) // 3 * 1000, lambda: next(counts) // 3 * 1000 + apart_uj]
+
+    ends_s = time.monotonic() + 5
+    assert mirrors(zones, read_each(0), ends_s) == {zones[1].name: zones[0].name}
+    assert mirrors(zones, read_each(12_345_678), ends_s) == {}
 
 
 def test_kinds_and_parents(tmp_path: Path) -> None:
