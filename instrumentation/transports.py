@@ -192,7 +192,7 @@ def open_meter(device: str, baud: int, meter: Meter) -> Transport:
     return open_in_time(device, lambda: SerialTransport(device, baud, meter.gather_s))
 
 
-_opening: set[str] = set()
+_hanging: set[str] = set()
 
 
 def open_in_time(
@@ -201,9 +201,9 @@ def open_in_time(
     """Call `open_device` with a time limit; some drivers of the kernel never return from an open.
 
     Raises its OSError, or one with ETIMEDOUT after `limit_s`, and at once as long as an earlier
-    attempt at this device still hangs.
+    attempt at this device still hangs. Several meters at one address may be opened at once.
     """
-    if device in _opening:
+    if device in _hanging:
         raise OSError(errno.ETIMEDOUT, "its driver still hangs in an earlier attempt")
     outcomes: queue.SimpleQueue[Transport | OSError | ValueError] = queue.SimpleQueue()
     given_up = threading.Event()
@@ -214,8 +214,8 @@ def open_in_time(
             outcome = open_device()
         except (OSError, ValueError) as error:
             outcome = error
-        _opening.discard(device)
         outcomes.put(outcome)
+        _hanging.discard(device)
         if given_up.is_set():
             close_late()
 
@@ -225,11 +225,13 @@ def open_in_time(
             if not isinstance(outcome, Exception):
                 outcome.close()
 
-    _opening.add(device)
     threading.Thread(target=attempt, daemon=True).start()
     try:
         outcome = outcomes.get(timeout=limit_s)
     except queue.Empty:
+        _hanging.add(device)
+        if not outcomes.empty():  # it has ended just now
+            _hanging.discard(device)
         given_up.set()
         close_late()
         raise OSError(errno.ETIMEDOUT, f"its driver did not open it in {limit_s:g} s") from None

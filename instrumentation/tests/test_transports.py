@@ -14,6 +14,7 @@ import threading
 import time
 import tty
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -188,11 +189,27 @@ def test_a_hanging_open_times_out(tmp_path: Path) -> None:
             open_in_time(str(fifo), opened, limit_s=0.2)
         assert raised.value.errno == errno.ETIMEDOUT
     os.close(os.open(fifo, os.O_WRONLY))  # the driver comes to its senses
-    while str(fifo) in transports._opening:
+    while str(fifo) in transports._hanging:
         time.sleep(0.01)
     with pytest.raises(OSError) as raised:
         open_in_time(str(fifo), lambda: _raising(OSError(errno.ENODEV, "after all")), limit_s=5)
     assert raised.value.errno == errno.ENODEV
+
+
+def test_two_meters_at_one_address_are_opened_at_once() -> None:
+    both = threading.Barrier(2, timeout=5)
+
+    def opened() -> Transport:
+        both.wait()
+        raise OSError(errno.ENODEV, "it opened")
+
+    def open_one(_: int) -> int | None:
+        with pytest.raises(OSError) as raised:
+            open_in_time("http://192.0.2.1", opened, limit_s=5)
+        return raised.value.errno
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(open_one, range(2))) == [errno.ENODEV] * 2
 
 
 def _raising(error: OSError) -> Transport:
