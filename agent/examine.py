@@ -51,6 +51,7 @@ CHECKS = ("load", "governor", "turbo", "memory", "swap", "disk-health", "powerca
 SUITES = Path("/var/lib/fde-testbed")
 JOULES_PAUSE_S = 0.1
 RAPL_S = 0.5
+LEAST_RISE = 0.02  # of a package's power when all processors become busy
 
 
 def examine(target: TargetDocument, sys: Path = Path("/sys")) -> Document:
@@ -97,15 +98,20 @@ def rapl() -> RaplCounts:
     from instrumentation.sources.zones import kind_of
 
     with powercap.PowercapSource.open() as source:
-        reads = [source.read()]
+        reads, times_s = [source.read()], [time.monotonic()]
         for spend in (time.sleep, processor.work):
             spend(RAPL_S)
             reads.append(source.read())
+            times_s.append(time.monotonic())
         zones = source.zones
-    used_uj = {
-        zone.name: total([read[zone.name] for read in reads], zone.max_range_uj).energy_uj or 0
-        for zone in zones
-    }
+    rest_uj, load_uj, used_uj = (
+        {
+            zone.name: total([read[zone.name] for read in reads[part]], zone.max_range_uj).energy_uj
+            or 0
+            for zone in zones
+        }
+        for part in (slice(2), slice(1, None), slice(None))
+    )
     packages_uj = sum(uj for name, uj in used_uj.items() if kind_of(name) == "package")
     below = tuple(
         name
@@ -118,7 +124,13 @@ def rapl() -> RaplCounts:
         )
     )
     moved = tuple(name for name, uj in used_uj.items() if uj)
-    return RaplCounts(tuple(zone.name for zone in zones), moved, below)
+    times = (times_s[2] - times_s[1]) / (times_s[1] - times_s[0])
+    steady = tuple(
+        name
+        for name in moved
+        if kind_of(name) == "package" and load_uj[name] <= times * rest_uj[name] * (1 + LEAST_RISE)
+    )
+    return RaplCounts(tuple(zone.name for zone in zones), moved, below, steady)
 
 
 def disk(context: CheckContext, name: str) -> DiskReport:

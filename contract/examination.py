@@ -37,12 +37,14 @@ class Finding:
 class RaplCounts:
     """Readable zones, those that `moved`, and totals `below` the sum of their parts.
 
-    A total is a platform zone that counted less than the packages within it.
+    A total is a platform zone that counted less than the packages within it. `steady` are packages
+    that took no more with all processors busy than at rest.
     """
 
     zones: tuple[str, ...]
     moved: tuple[str, ...]
     below: tuple[str, ...] = ()
+    steady: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,7 @@ def test_the_next_command_restores_power_that_a_session_left_off(
 
     monkeypatch.setattr(fitness, "is_reached", reached)
     monkeypatch.setattr(fitness, "judge", lambda *_: [])
+    monkeypatch.setattr(fitness, "step_load", lambda scene: scene)
     examination = SimpleNamespace(answer=None, target=target)
     monkeypatch.setattr(fitness, "examine", lambda *_, **__: examination)
     monkeypatch.setattr(playbook, "resolve", lambda _: playbook.Inventory([target], {}))

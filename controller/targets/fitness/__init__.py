@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from contract.errors import ControllerError
 from contract.plan import TargetDocument
 from controller.targets import connection
 from controller.targets.fitness import noise as noises
-from controller.targets.fitness import probe
+from controller.targets.fitness import probe, step
 from controller.targets.fitness.diagnosis import (
     FIRST_SUITE,
     Check,
@@ -61,13 +62,20 @@ def examine(
     except ControllerError as error:
         unreached = problem_of(error)
     probes = probe.probe_all(target.meters)
-    noise, noise_error = None, ""
+    scene = Scene(target, answer, unreached, examine_host(out), probes, suite=suite)
     if noise_s and answer is not None:
         try:
-            noise = noises.measure(target, noise_s)
+            scene = step_load(scene)
+            scene = replace(scene, noise=noises.measure(target, noise_s))
         except ControllerError as error:
-            noise_error = str(error)
-    return Scene(target, answer, unreached, examine_host(out), probes, noise, noise_error, suite)
+            scene = replace(scene, noise_error=str(error))
+    return scene
+
+
+def step_load(scene: Scene) -> Scene:
+    """Add the responses of the meters that send records to a step of load of the target."""
+    meters = tuple(m for m in scene.target.meters if scene.probes[m.name].stage == "done")
+    return replace(scene, responses=step.measure(replace(scene.target, meters=meters)))
 
 
 def examine_host(out: Path) -> Host:
@@ -112,10 +120,19 @@ def require_ready(
     """
     for target in targets:
         return_power(target, partial(is_reached, target), say)
+    scenes = [examine(target, out, disks=False) for target in targets]
+    _require(scenes, allowed)
+    # The processors of a target are kept busy only if nothing else prevents the suite.
+    with ThreadPoolExecutor(len(scenes)) as pool:
+        _require(list(pool.map(step_load, scenes)), allowed)
+
+
+def _require(scenes: Sequence[Scene], allowed: Collection[str]) -> None:
+    """Raise ControllerError with all reasons that prevent a suite, but for `allowed` checks."""
     reasons = [
-        f"{target.host}: {outcome.sentence} {outcome.remedy}".strip()
-        for target in targets
-        for outcome in blockers(judge(examine(target, out, disks=False), AT_START))
+        f"{scene.target.host}: {outcome.sentence} {outcome.remedy}".strip()
+        for scene in scenes
+        for outcome in blockers(judge(scene, AT_START))
         if outcome.code not in allowed
     ]
     if reasons:

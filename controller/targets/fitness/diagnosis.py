@@ -17,6 +17,7 @@ from contract.problem import Problem
 from controller.targets.answers import Examination
 from controller.targets.fitness.noise import Noise
 from controller.targets.fitness.probe import Probe
+from controller.targets.fitness.step import StepResponse
 from controller.targets.survey import TargetAnswer
 
 
@@ -60,8 +61,8 @@ class Scene:
     """The facts of a target, its meters and the controller, before they are judged.
 
     `answer` is None if the target was not reached, for the reason `unreached`; `probes` are by name
-    of the meter; `noise` is None unless it was measured. The detectable changes are those of
-    `suite`.
+    of the meter, and so are `responses` to a step of load, None before one; `noise` is None unless
+    it was measured. The detectable changes are those of `suite`.
     """
 
     target: TargetDocument
@@ -72,6 +73,7 @@ class Scene:
     noise: Noise | None = None
     noise_error: str = ""
     suite: str = FIRST_SUITE
+    responses: Mapping[str, StepResponse | None] | None = None
 
     @property
     def examined(self) -> Examination:

@@ -32,6 +32,12 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
         remedy = "Run on the machine itself: a virtual machine shows the counters of its host."
         yield failed(sentence, remedy, **facts)
         return
+    if state.steady:
+        names, busy = ", ".join(state.steady), not _is_quiet(scene)
+        sentence = f"RAPL's {names} took no more with all processors busy than at rest"
+        remedy = "End other work on the target, or go by a meter; firmware may only estimate it."
+        yield (warned if busy else failed)(f"{sentence}: it follows no load.", remedy, **facts)
+        return
     asleep = [zone for zone in still if kind_of(zone) == "uncore"]  # a graphics processor
     faults = {
         "did not count over rest and load": [zone for zone in still if zone not in asleep],
@@ -48,6 +54,11 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
     if not any(faults.values()):
         counted = f"; {', '.join(asleep)} did not count in the meantime" if asleep else ""
         yield passed(f"RAPL zones {', '.join(state.zones)}{counted}.", **facts)
+
+
+def _is_quiet(scene: Scene) -> bool:
+    """Return whether other programs leave the target's processors at rest."""
+    return all(finding.ok for finding in scene.examined.checks or () if finding.name == "load")
 
 
 def origin(scene: Scene, simulated: bool) -> Iterator[CheckOutcome]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from contract.command_results import CheckOutcome
 from controller.targets.fitness.diagnosis import Judge, Scene, failed, not_made, passed, warned
@@ -78,9 +78,28 @@ def moves(name: str, probe: Probe) -> CheckOutcome:
         remedy = "Look at its wires and channels, and restart it."
         return failed(f"{sentence}: it measures nothing.", remedy, **facts)
     if probe.only_w:
-        remedy = "fde check --noise loads the machine and shows whether it follows."
-        return not_made(f"{sentence}.", remedy)
+        return not_made(f"{sentence}.", "A step of load shows whether it follows (meter-follows).")
     return passed(f"The readings of {name} change.", **facts)
+
+
+def follows(scene: Scene) -> Iterator[CheckOutcome]:
+    """Check that the readings of `system` follow a step of load, no later than declared."""
+    if scene.responses is None:
+        remedy = "fde run makes that check before its first run, and so does fde check --noise."
+        yield not_made("No load was stepped.", remedy)
+        return
+    for name, response in scene.responses.items():
+        if response is None:
+            yield not_made(f"{name} gave too few readings around a step of load.")
+        elif response.fault:
+            remedy = (
+                "Correct refresh_s and averaged_s in its settings, restart it and its service, end "
+                "other work on the target, or take another meter."
+            )
+            yield failed(f"{name} {response.fault}.", remedy, meter=name, **asdict(response))
+        else:
+            rise = f"from {response.rest_w:.4g} W to {response.peak_w:.4g} W"
+            yield passed(f"{name} follows a load {rise}.", meter=name, **asdict(response))
 
 
 @_for_each_meter

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from instrumentation.accuracy import ErrorTerm
 
 STRETCH_S = 120.0
+SYSTEM = "system"  # the channel of a meter at the whole machine
 # Cut off at both ends of a stretch, where the load begins or fans still react to it.
 EDGE_S = 3.0
 BATCH_S = 2.0
@@ -112,11 +113,11 @@ def measure(target: TargetDocument, seconds: float) -> Noise:
 
     Without such a meter RAPL is read. Raises ControllerError.
     """
-    meter = next((m for m in target.meters if "system" in m.channels.values()), None)
+    meter = next((m for m in target.meters if SYSTEM in m.channels.values()), None)
     if meter is None:
         return _by_rapl(target, seconds)
     with tempfile.TemporaryDirectory(prefix="fde-noise-") as folder:
-        with _recording(meter, Path(folder)):
+        with recording(meter, Path(folder)):
             time.sleep(seconds)
             rested_ns = monotonic_ns()
             survey.load(target, seconds)
@@ -125,7 +126,7 @@ def measure(target: TargetDocument, seconds: float) -> Noise:
 
 
 @contextmanager
-def _recording(meter: MeterEntry, folder: Path) -> Iterator[None]:
+def recording(meter: MeterEntry, folder: Path) -> Iterator[None]:
     """Record a meter into a folder while the context is open; raises ControllerError."""
     from instrumentation.recorder import Recorder
     from instrumentation.recorder_port import RecorderError, check_meter

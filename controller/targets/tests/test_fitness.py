@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from agent import preflight
 from agent.system import sleep
+from analysis.stats.stats import Floats
 from contract import schema
 from contract.command_results import CheckOutcome
 from contract.disks import DiskAnswer
@@ -25,12 +28,13 @@ from contract.plan import MeterEntry, PowerSwitch
 from contract.problem import Problem
 from contract.tests.programs import meanwhile
 from controller.targets import check as page
-from controller.targets import fitness
+from controller.targets import fitness, survey
 from controller.targets.answers import Examination
-from controller.targets.fitness import controller_host, probe
+from controller.targets.fitness import controller_host, probe, step
 from controller.targets.fitness.diagnosis import Host, Scene
 from controller.targets.fitness.noise import Noise, detectable_change, stretch
 from controller.targets.fitness.probe import Probe
+from controller.targets.fitness.step import Declared, Load, StepResponse, response
 from controller.targets.survey import TargetAnswer
 from controller.tests import examples
 from instrumentation.tests.simulators import registry
@@ -80,6 +84,7 @@ METER = {
     "channels": {"0": "system", "1": "drive"},
 }
 HEARD = Probe("done", records=400, period_s=0.01, due_s=0.01, watts={"system": 20.0, "drive": 2.0})
+FOLLOWS = StepResponse(20.0, 39.0, 40.0, 21.0, 1.0, 1.5)
 
 
 @pytest.fixture
@@ -110,6 +115,7 @@ def sound(tmp_path: Path) -> Scene:
         None,
         Host(tmp_path, schema.read(SleepState, AWAKE), 2**36, frozenset({"systemd"})),
         {"meter0": HEARD},
+        responses={"meter0": FOLLOWS},
     )
 
 
@@ -179,8 +185,9 @@ def disk(**changes: Any) -> Callable[[Scene], Scene]:
     return examined("disks", {"plain": {**DISK, **changes}})
 
 
-def rapl(zones: str, moved: str, below: str = "") -> Callable[[Scene], Scene]:
+def rapl(zones: str, moved: str, below: str = "", steady: str = "") -> Callable[[Scene], Scene]:
     words = {"zones": zones.split(), "moved": moved.split(), "below": below.split()}
+    words["steady"] = steady.split()
     return examined("rapl", words)
 
 
@@ -212,6 +219,10 @@ def on_disk(**changes: Any) -> Callable[[Scene], Scene]:
 
 def heard(**changes: Any) -> Callable[[Scene], Scene]:
     return lambda scene: replace(scene, probes={"meter0": replace(HEARD, **changes)})
+
+
+def stepped(**changes: Any) -> Callable[[Scene], Scene]:
+    return lambda scene: replace(scene, responses={"meter0": replace(FOLLOWS, **changes)})
 
 
 def on_host(**changes: Any) -> Callable[[Scene], Scene]:
@@ -289,6 +300,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "still": (rapl("package-0", ""), "rapl", "fail"),
     "memory still": (rapl("package-0 dram", "package-0"), "rapl", "warn"),
     "psys below": (rapl("package-0 psys", "package-0 psys", "psys"), "rapl", "warn"),
+    "steady": (rapl("package-0", "package-0", steady="package-0"), "rapl", "fail"),
     "no RAPL": (examined("errors", {"rapl": "No RAPL zone."}, without="rapl"), "rapl", "fail"),
     "simulated": (examined("simulated_rapl", True), "origin", "fail"),
     "governor": (check("governor"), "governor", "warn"),
@@ -319,6 +331,10 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "silent": (heard(stage="heard", error="It is silent."), "meter-heard", "fail"),
     "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
     "rate": (heard(period_s=0.1), "meter-rate", "fail"),
+    "frozen": (stepped(peak_w=20.0, begin_w=20.0), "meter-follows", "fail"),
+    "within a step": (stepped(least_rise_w=25.0), "meter-follows", "fail"),
+    "late": (stepped(begin_w=22.0), "meter-follows", "fail"),
+    "long": (stepped(after_w=38.0), "meter-follows", "fail"),
     "gaps": (heard(gaps=3), "meter-rate", "warn"),
     "swapped": (heard(watts={"system": 2.0, "drive": 20.0}), "meter-channels", "fail"),
     "unplugged": (heard(watts={"system": 0.0}), "meter-channels", "fail"),
@@ -446,7 +462,103 @@ def test_a_failed_check_prevents_the_start_of_a_suite(
     with pytest.raises(ControllerError, match="gives a record each 100 ms"):
         fitness.require_ready([sound.target], sound.host.out, print)
     monkeypatch.setattr(fitness, "examine", lambda *_, **__: sound)
+    monkeypatch.setattr(fitness, "step_load", stepped())
     fitness.require_ready([sound.target], sound.host.out, print)
+    monkeypatch.setattr(fitness, "step_load", stepped(peak_w=20.0))
+    with pytest.raises(ControllerError, match="does not follow the load"):
+        fitness.require_ready([sound.target], sound.host.out, print)
+
+
+def true_power_w(t_s: Floats) -> Floats:
+    """Return 60 W, and 160 W under the load from second 11 to 21."""
+    return np.where((t_s >= 11) & (t_s < 21), 160.0, 60.0)
+
+
+def mean_w(t_s: Floats, window_s: float) -> Floats:
+    """Return the means of the true power over the windows that end at `t_s`."""
+    parts = np.linspace(0, window_s, 101)[1:]
+    return np.asarray(np.mean([true_power_w(t_s - part) for part in parts], axis=0))
+
+
+# Shown power at each second, of a meter that declares a period of 1 s and a delay of 1.5 s.
+SHOWN: dict[str, tuple[Callable[[Floats], Floats], str]] = {
+    "sound": (lambda t: mean_w(t, 1.0), ""),
+    "as late as declared": (lambda t: mean_w(t - 1.5, 1.0), ""),
+    "steps of 10 W": (lambda t: np.round(mean_w(t, 1.0), -1), ""),
+    "with fans that slow down": (lambda t: mean_w(t, 1.0) + np.where(t > 15, 20.0, 0.0), ""),
+    "frozen": (lambda t: 0 * t + 61.3, "does not follow"),
+    "the last value of a dead service": (lambda t: 60 + np.sin(7 * t), "does not follow"),
+    "4 s late": (lambda t: mean_w(t - 4, 1.0), "too late"),
+    "a mean of 10 s": (lambda t: mean_w(t, 10.0), "too late"),
+    "a mean of 30 s": (lambda t: mean_w(t, 30.0), "too late"),
+    "renewed once in 10 s": (lambda t: mean_w(t // 10 * 10, 1.0), "too l"),
+    "a peak that is held": (
+        lambda t: np.maximum.accumulate(mean_w(t, 1.0)),
+        "shows the load for too long",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_step_of_load_shows_what_a_meter_is(name: str) -> None:
+    shown_w, fault = SHOWN[name]
+    times_s = np.arange(1.0, 30.0)
+    noise_w = np.random.default_rng(3).normal(0, 0.0 if name == "frozen" else 0.3, len(times_s))
+    load = Load(round(10.2e9), round(21.2e9), 10.0)  # it takes 0.8 s to begin
+    result = response(times_s * 1e9, shown_w(times_s) + noise_w, load, Declared(1.5, 1.0, 0.1))
+    assert result is not None
+    assert fault in result.fault if fault else not result.fault, result
+
+
+def test_the_load_of_a_target_is_stepped_while_its_meter_is_recorded(
+    sound: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A meter that follows passes, one that repeats its last answer fails."""
+    shown = {"power_w": 20.0, "frozen_w": 20.0}
+
+    def load(_: object, seconds: float) -> None:
+        shown["power_w"] = 40.0
+        time.sleep(seconds)
+        shown["power_w"] = 20.0
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(shown).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    for name, value in {"LEAST_S": 0.5, "PERIODS": 3, "START_S": 0.2}.items():
+        monkeypatch.setattr(step, name, value)
+    monkeypatch.setattr(survey, "load", load)
+    settings = {"profile": "generic", "path": "/", "period_s": 0.1, "resolution_w": 0.1}
+    settings |= {"averaged_s": 0.1, "power_unit_w": 1}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    meters = [
+        entry(
+            **{"name": name, "kind": "http", "port": f"http://127.0.0.1:{server.server_port}"},
+            **{"channels": {"0": "system"}, "settings": {**settings, "power": f"/{name}"}},
+        )
+        for name in shown
+    ]
+    target = replace(sound.target, meters=tuple(meters))
+    probes = dict.fromkeys(shown, HEARD)
+    with server, meanwhile(server.serve_forever, server.shutdown):
+        scene = fitness.step_load(replace(sound, target=target, probes=probes))
+    assert scene.responses is not None and None not in scene.responses.values()
+    assert states_of(fitness.judge(scene), "fail") == [("meter-follows", "fail")]
+    faults = {name: response.fault for name, response in scene.responses.items() if response}
+    assert not faults["power_w"] and "does not follow" in faults["frozen_w"]
+
+
+def test_a_load_that_began_too_late_shows_nothing() -> None:
+    times_s = np.arange(1.0, 30.0)
+    load = Load(round(3e9), round(21e9), 10.0)
+    assert response(times_s * 1e9, true_power_w(times_s), load, Declared(1.5, 1.0, 0.1)) is None
 
 
 def test_every_refusal_of_the_preflight_belongs_to_a_check() -> None:
