@@ -1,8 +1,7 @@
 """The response of meters to a known step of load: rest, all processors of a target busy, rest.
 
-A meter's age and its averaging time cannot be told apart from its readings at rest, and a dead
-service may repeat its last reading for minutes. Only a load whose times are known shows whether the
-readings follow, and how late.
+At rest, readings show neither their age nor their averaging time, and a dead service may repeat its
+last one for minutes. Only a load at known times shows whether the readings follow, and how late.
 """
 
 from __future__ import annotations
