@@ -26,6 +26,7 @@ from instrumentation.meters.answers import Answer
 from instrumentation.meters.json_paths import Places, value_at
 from instrumentation.meters.networked import (
     AVERAGING_UNKNOWN,
+    ENERGY_UNITS,
     ONLY_CHANNEL,
     AnswerError,
     Networked,
@@ -35,7 +36,11 @@ from instrumentation.meters.networked import (
 )
 from instrumentation.ports import SECRET_QUERY
 
-_UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
+_UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3, "watt": 1.0, "watts": 1.0}
+_EXAMPLE = (
+    "{profile: generic, path: /data, power: /meter/power, power_unit_w: 1, period_s: 1, "
+    "averaged_s: 1, resolution_w: 0.1}"
+)
 # Services that no profile makes a meter of a phase: name, path and reason.
 _NO_METERS = (
     ("redfish", "/redfish/", "a controller shows a mean of up to a minute"),
@@ -95,9 +100,10 @@ class Settings(NetworkSettings):
     `profile` is the sort of device, `id` the number of a Shelly's switch or meter, `entity` the
     sensor of Home Assistant. The generic profile has `path`, the part behind its address, and
     `power`, `energy`, `stamp` and `unit` (a text: mW, W or kW) as JSON Pointers, for several
-    channels `{channel: pointer}`; `""` is the whole document. Readings are flagged unless it also
-    has `averaged_s`. With `counter: false` the meter's energy counter is not read. `ca_file`
-    contains the certificates of the authorities to trust with TLS, or that of the device.
+    channels `{channel: pointer}`; `""` is the whole document. It must declare units and
+    `averaged_s`; readings of Home Assistant are flagged without the latter. With `counter: false`
+    the meter's energy counter is not read. `ca_file` contains the certificates of the authorities
+    to trust with TLS, or that of the device.
     """
 
     profile: str
@@ -124,14 +130,24 @@ class Settings(NetworkSettings):
             raise ValueError("path has a login: put it into secret_file")
         if self.path and not re.fullmatch(r"/[!-~]*", self.path):
             raise ValueError("path must be the part behind the address, such as /power")
+        # A figure without its unit or its averaging time is no measurement.
         generic = self.profile == "generic"
-        if (generic or self.profile in _NAMED) and None in (self.period_s, self.resolution_w):
-            raise ValueError(
-                f"{self.profile} needs period_s, how often the device gives a new reading, and "
-                "resolution_w, the step of what it shows"
-            )
-        if generic and not (self.path and (self.power or self.power == "")):
-            raise ValueError("generic needs path and power")
+        declarations: dict[str, object] = {
+            "period_s (how often it gives a new reading)": self.period_s,
+            "resolution_w (the step of what it shows)": self.resolution_w,
+        }
+        if generic:
+            declarations |= {
+                "path (the part behind its address)": self.path,
+                "power (where the power stands)": self.power or self.power == "",
+                "unit (where that stands) or power_unit_w": self.unit or self.power_unit_w,
+                "averaged_s (how long a reading averages)": self.averaged_s,
+            }
+        missing = ", ".join(name for name, value in declarations.items() if not value)
+        if missing and (generic or self.profile in _NAMED):
+            raise ValueError(f"{self.profile} needs {missing}{f', as in {_EXAMPLE}' * generic}")
+        if self.energy is not None and self.energy_unit_j is None:
+            raise ValueError(f"energy {ENERGY_UNITS}")
         if not generic and any((self.path, self.power, self.energy, self.stamp, self.unit)):
             raise ValueError("path, power, energy, stamp and unit belong to the profile generic")
         for pointer in _by_channel(self.power).values():
@@ -144,8 +160,8 @@ class Settings(NetworkSettings):
             places = Places(
                 _by_channel(self.power),
                 _by_channel(self.energy),
-                self.power_unit_w,
-                self.energy_unit_j,
+                self.power_unit_w or 1.0,
+                self.energy_unit_j or 1.0,  # or without a counter
                 () if self.stamp is None else (self.stamp,),
             )
             return Profile(self.path, places, unit=self.unit)
@@ -158,16 +174,17 @@ def _by_channel(pointers: _Pointers | None) -> Mapping[str, str]:
     return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
 
 
-def _require_unit(pointer: str, unit_w: float) -> None:
-    """Raise ValueError if a power's name states another unit than `unit_w`."""
+def _require_unit(pointer: str, unit_w: float | None) -> None:
+    """Raise ValueError if a power's name states an energy, or another unit than `unit_w`."""
     name = pointer.rpartition("/")[2]
     word = re.sub(r"(?i)_?total$", "", name)
     for pattern, named_w in _NAMED_UNITS:
-        if pattern.search(word) and named_w != unit_w:
-            stated = "an energy" if named_w is None else f"{named_w:g} W"
+        if pattern.search(word) and named_w is None:
+            raise ValueError(f"power is named {name}, which states an energy: name a power")
+        if pattern.search(word) and unit_w and named_w != unit_w:
             raise ValueError(
-                f"power is read in units of {unit_w:g} W, and the name {name} states {stated}: "
-                "name a power, and its unit as power_unit_w"
+                f"power is read in units of {unit_w:g} W, and the name {name} states "
+                f"{named_w:g} W: correct power_unit_w"
             )
 
 
@@ -193,7 +210,7 @@ class HttpMeter(Networked):
         self._usual_resolution_w = self._device.resolution_w
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
-        if self.settings.profile == "generic" and self.settings.averaged_s is None:
+        if self._device.entity and self.settings.averaged_s is None:
             self._always_flags = AVERAGING_UNKNOWN
 
     def _reading(self, answer: Answer) -> Reading:
@@ -218,9 +235,10 @@ class HttpMeter(Networked):
 
 def _unit_w(unit: object) -> float:
     """Return a unit of power in W. Raises AnswerError if it is none."""
-    if not isinstance(unit, str) or unit not in _UNITS_W:
+    unit_w = _UNITS_W.get(unit, _UNITS_W.get(unit.lower())) if isinstance(unit, str) else None
+    if unit_w is None:
         raise AnswerError("configuration", f"the figure is in {unit!r}, which is no power")
-    return _UNITS_W[unit]
+    return unit_w
 
 
 def status_error(label: str, secret_file: str, path: str) -> AnswerError:

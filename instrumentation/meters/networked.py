@@ -40,6 +40,7 @@ LATE, DEVICE_ERROR, OFF, AVERAGED, AVERAGING_UNKNOWN = 16, 32, 64, 128, 256
 PROMPT_S = 0.5  # an answer that takes longer is flagged
 USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one took
 ONLY_CHANNEL = "0"
+ENERGY_UNITS = "needs energy_unit_j: 3600 for Wh, 3600000 for kWh, 1 for J"
 _GAP_PERIODS = 1.5
 _MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
 Period = Annotated[float, Range(least=1e-3, most=86_400)]
@@ -97,8 +98,8 @@ class NetworkSettings:
     range_w: Positive | None = None
     answer_limit_s: Annotated[float, Range(above=0, most=60)] = 10.0
     secret_file: str = ""
-    power_unit_w: Positive = 1.0
-    energy_unit_j: Positive = 3600.0
+    power_unit_w: Positive | None = None
+    energy_unit_j: Positive | None = None
 
     def __post_init__(self) -> None:
         stated = (self.relative_limit, self.absolute_limit_w) != (None, None)

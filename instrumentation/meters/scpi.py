@@ -15,6 +15,7 @@ from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
 from instrumentation.meters.base import Positive
 from instrumentation.meters.networked import (
+    ENERGY_UNITS,
     ONLY_CHANNEL,
     AnswerError,
     Networked,
@@ -55,6 +56,8 @@ class Settings(NetworkSettings):
         super().__post_init__()
         if not self.fields:
             raise ValueError("fields must name at least one channel")
+        if self.energy_fields and self.energy_unit_j is None:
+            raise ValueError(f"energy_fields {ENERGY_UNITS}")
 
 
 class ScpiMeter(Networked):
@@ -94,9 +97,8 @@ class ScpiMeter(Networked):
             return value
 
         settings = self.settings
-        power_w = [
-            settings.power_unit_w * read(settings.fields, key, "power") for key in self.channels
-        ]
+        unit_w = settings.power_unit_w or 1.0
+        power_w = [unit_w * read(settings.fields, key, "power") for key in self.channels]
         energy_j = [
             settings.energy_unit_j * read(settings.energy_fields, key, "energy")
             for key in self.channels

@@ -130,8 +130,9 @@ class TcpServer:
 
 
 STATED = {"period_s": 1, "resolution_w": 0.1}
+DECLARED = {"power_unit_w": 1, "averaged_s": 1, "answer_limit_s": LIMIT_S}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "http": {"profile": "generic", "path": "/d", "power": "/power", "answer_limit_s": LIMIT_S},
+    "http": {"profile": "generic", "path": "/d", "power": "/power", **DECLARED},
     "scpi": {"query": "P?"},
 }
 LINE: dict[str, Any] = {

@@ -30,6 +30,7 @@ GENERIC: dict[str, Any] = {
     "period_s": 1,
     "resolution_w": 0.1,
     "averaged_s": 1,
+    "power_unit_w": 1,
 }
 
 HOME_ASSISTANT: dict[str, Any] = {
@@ -252,7 +253,7 @@ def test_a_total_of_several_sockets_is_no_channels_counter(
 
 
 def test_a_total_above_a_list_of_meters_is_no_channels_counter() -> None:
-    settings = {**GENERIC, "power": "/meters/0/w", "energy": "/total"}
+    settings = {**GENERIC, "power": "/meters/0/w", "energy": "/total", "energy_unit_j": 3600}
     for meters, hours in (([1, 2], [math.nan] * 2), ([1], [1.0, 2.0])):
         bodies = ({"meters": [{"w": w} for w in meters], "total": n} for n in range(3))
         energy_j = counted(answer_in_turn(a_meter(HttpMeter, **settings), *bodies))
@@ -260,7 +261,7 @@ def test_a_total_above_a_list_of_meters_is_no_channels_counter() -> None:
 
 
 def test_a_missing_counter_leaves_the_power() -> None:
-    meter = a_meter(HttpMeter, **GENERIC, energy="/e")
+    meter = a_meter(HttpMeter, **GENERIC, energy="/e", energy_unit_j=3600)
     outputs = answer_in_turn(meter, *({"w": 1, "e": e} for e in (5, None, 6, "soon", 1, 2)))
     assert watts(outputs) == [1.0] * 5
     hours = [e / 3600 for e in counted(outputs)]
@@ -389,13 +390,17 @@ REMARKS: list[tuple[str, str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(
     ("averaged_s", "word", "limit_s"),
-    [(None, "averaging-unknown", 1.5), (1, "", 1.5), (30, "averaged", 30.5)],
+    [(None, "averaging-unknown", 10.5), (10, "", 10.5), (30, "averaged", 30.5)],
 )
-def test_the_averaging_time_of_a_described_meter_is_in_its_flags_and_its_delay(
+def test_the_averaging_time_of_a_sensor_is_in_its_flags_and_its_delay(
     averaged_s: float | None, word: str, limit_s: float
 ) -> None:
-    meter = a_meter(HttpMeter, **{**GENERIC, "averaged_s": averaged_s})
-    output = answer_in_turn(meter, {"w": 1}, {"w": 2})[1]
+    meter = a_meter(HttpMeter, **{**HOME_ASSISTANT, "averaged_s": averaged_s})
+    states = [
+        {"state": f"{n}", "last_reported": f"{n}", "attributes": {"unit_of_measurement": "W"}}
+        for n in range(2)
+    ]
+    output = answer_in_turn(meter, *states, step_s=10.0)[1]
     assert flag_words(HttpMeter, output) == [word]
     assert meter.arrival_delay_limit_s == limit_s
 
@@ -407,14 +412,15 @@ def test_the_averaging_time_of_a_described_meter_is_in_its_flags_and_its_delay(
         ({"w": 5, "uom": "kWh"}, {}, "'kWh', which is no power"),
         ({"w": 5, "unit": "mW"}, {}, "'mW', not in 1 W"),
         ({"w": 5, "unit": "kW"}, {"power_unit_w": 1000}, 5000.0),
-        ({"w": 5, "is": "kW"}, {"unit": "/is"}, 5000.0),
+        ({"w": 5, "is": "kW"}, {"unit": "/is", "power_unit_w": None}, 5000.0),
+        ({"w": 5, "is": "Watts"}, {"unit": "/is"}, 5.0),
         ({"w": 5}, {"unit": "/is"}, "None, which is no power"),
     ],
 )
 def test_the_unit_beside_a_described_power_decides_or_contradicts(
     body: dict[str, Any], settings: dict[str, Any], expected: float | str
 ) -> None:
-    outputs = answer_in_turn(a_meter(HttpMeter, **GENERIC, **settings), body, body)
+    outputs = answer_in_turn(a_meter(HttpMeter, **{**GENERIC, **settings}), body, body)
     if isinstance(expected, str):
         assert expected in outputs[1].faults[0].detail
         assert not watts(outputs)
@@ -503,6 +509,11 @@ def test_pointers_follow_rfc_6901(pointer: str, expected: Any) -> None:
         (HttpMeter, {**GENERIC, "power": "/power", "power_unit_w": 1, "unit": "x"}, "unit"),
         (HttpMeter, {**GENERIC, "power": {"a": "x"}}, "power.a"),
         (HttpMeter, {"profile": "generic", "period_s": 1, "resolution_w": 1}, "path"),
+        (HttpMeter, {**GENERIC, "averaged_s": None}, "averaged_s"),
+        (HttpMeter, {**GENERIC, "power_unit_w": None}, "unit (where"),
+        (HttpMeter, {**GENERIC, "resolution_w": None}, "as in {profile: generic, path: /data"),
+        (HttpMeter, {**GENERIC, "energy": "/e"}, "energy_unit_j"),
+        (ScpiMeter, {**SCPI, "energy_fields": {"0": 2}}, "energy_unit_j"),
         (ScpiMeter, {**SCPI, "query": "*RST"}, "query"),
         (ScpiMeter, {"query": "P?", "period_s": 1}, "resolution_w"),
         (ScpiMeter, {**SCPI, "start": "*IDN?"}, "start"),

@@ -22,6 +22,7 @@ GENERIC: Document = {
     "path": "/x",
     "period_s": 1,
     "averaged_s": 1,
+    "power_unit_w": 1,
     "resolution_w": 0.1,
 }
 

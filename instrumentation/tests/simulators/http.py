@@ -57,13 +57,15 @@ class HttpSimulator(NetworkSimulator):
     @property
     def settings(self) -> Document:
         described: dict[str, dict[str, Json]] = {
-            "home-assistant": {"entity": "sensor.plug_power"},
+            "home-assistant": {"entity": "sensor.plug_power", "averaged_s": self.refresh_s},
             "generic": {
                 "path": "/data?what=all",
                 "power": "/meter/power",
                 "energy": "/meter/energy",
                 "stamp": "/n",
                 "averaged_s": self.refresh_s,
+                "power_unit_w": 1,
+                "energy_unit_j": 3600,
             },
         }
         return {
