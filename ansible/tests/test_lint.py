@@ -6,12 +6,15 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 ANSIBLE = Path(__file__).resolve().parents[1]
 PLAYBOOKS = sorted(f"playbooks/{path.name}" for path in ANSIBLE.glob("playbooks/*.yml"))
@@ -89,14 +92,28 @@ def test_syntax(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_every_role_has_specifications_and_a_matching_readme(role: str) -> None:
+def _readmes() -> ModuleType:
     spec = importlib.util.spec_from_file_location("readmes", ANSIBLE / "readmes.py")
     assert spec is not None and spec.loader is not None
     readmes = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(readmes)
-    written = (ANSIBLE / "roles" / role / "README.md").read_text(encoding="utf-8")
-    assert written == readmes.readme(ANSIBLE / "roles" / role), "run python ansible/readmes.py"
+    return readmes
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_has_specifications_and_a_matching_readme(role: str) -> None:
+    folder, readmes = ANSIBLE / "roles" / role, _readmes()
+    written = (folder / "README.md").read_text(encoding="utf-8")
+    assert written == readmes.readme(folder), "run python ansible/readmes.py"
+    main, defaults = readmes.entry_point(folder), folder / "defaults" / "main.yml"
+    values = yaml.safe_load(defaults.read_text(encoding="utf-8")) if defaults.exists() else {}
+    options = main["options"]
+    assert values.keys() <= options.keys()
+    for name, option in options.items():
+        assert option.get("default", values.get(name)) == values.get(name), name
+        assert bool(option.get("required")) == (name not in values), name
+    meta = yaml.safe_load((folder / "meta" / "main.yml").read_text(encoding="utf-8"))
+    assert meta["galaxy_info"]["description"] == main["short_description"]
 
 
 def test_at_most_two_tasks_run_a_command() -> None:
@@ -121,34 +138,76 @@ def test_every_module_is_documented_and_has_its_action(name: str) -> None:
     assert described["examples"] and described["return"]["problems"]
 
 
-def test_the_collection_is_built_and_played_where_it_is_installed(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that the collection is built for and installed in."""
+    folder = tmp_path_factory.mktemp("site")
     galaxy = [_program("ansible-galaxy"), "collection"]
-    build = [*galaxy, "build", str(ANSIBLE), "--output-path", str(tmp_path)]
+    build = [*galaxy, "build", str(ANSIBLE), "--output-path", str(folder)]
     subprocess.run(build, check=True, capture_output=True)
-    (archive,) = tmp_path.glob("*.tar.gz")
+    (archive,) = folder.glob("*.tar.gz")
     # Installed also where the checkout's own is found first.
-    install = [*galaxy, "install", "--offline", "--force", archive, "-p", tmp_path / "site"]
+    install = [*galaxy, "install", "--offline", "--force", archive, "-p", folder]
     subprocess.run(install, check=True, capture_output=True)
-    installed = tmp_path / "site" / "ansible_collections" / "fde" / "testbed"
-    assert not {"tests", "inventory"} & {path.name for path in installed.iterdir()}
-    (tmp_path / "state.json").write_text(json.dumps(LAB_STATE), encoding="utf-8")
-    result = subprocess.run(
-        [_program("ansible-playbook"), "-i", ANSIBLE / "inventory/lab", "fde.testbed.resolve"],
+    return folder
+
+
+def _run_installed(site: Path, folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of Ansible's in `folder`, with the installed collection and no settings."""
+    (folder / "state.json").write_text(json.dumps(LAB_STATE), encoding="utf-8")
+    return subprocess.run(
+        [_program(argv[0]), *argv[1:]],
         env={
             **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "site"),
-            "ANSIBLE_CONFIG": str(tmp_path / "none.cfg"),
-            "FDE_LAB_DIR": str(tmp_path),
-            "FDE_TARGETS": str(tmp_path / "build" / "targets"),
+            "ANSIBLE_COLLECTIONS_PATH": str(site),
+            "ANSIBLE_CONFIG": str(folder / "none.cfg"),
+            "FDE_LAB_DIR": str(folder),
+            "FDE_TARGETS": str(folder / "build" / "targets"),
+            "HOME": str(folder),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ANSIBLE.parent),
         },
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_the_built_collection_is_played_where_it_is_installed(site: Path, tmp_path: Path) -> None:
+    installed = site / "ansible_collections" / "fde" / "testbed"
+    assert not {"tests", "inventory"} & {path.name for path in installed.iterdir()}
+    inventory = str(ANSIBLE / "inventory/lab")
+    play = ("ansible-playbook", "-i", inventory, "fde.testbed.resolve")
+    result = _run_installed(site, tmp_path, *play)
     assert result.returncode == 0, result.stdout + result.stderr
     assert _resolved(tmp_path)["host"] == "target"
+
+
+def test_the_installed_collection_and_the_examples_have_no_findings(
+    site: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ansible_collections" / "fde" / "testbed"
+    shutil.copytree(site / "ansible_collections" / "fde" / "testbed", folder)
+    for role in ROLES:
+        example = _readmes().entry_point(ANSIBLE / "roles" / role)["examples"]
+        (folder / "playbooks" / f"example_{role}.yml").write_text(example, encoding="utf-8")
+    strict = ("--offline", "--profile", "production", "--strict")
+    result = _run_installed(tmp_path, folder, "ansible-lint", *strict)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_example_of_a_target_resolves_when_copied(site: Path, tmp_path: Path) -> None:
+    readme = (ANSIBLE / "roles/target_spec/README.md").read_text(encoding="utf-8")
+    example = readme.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "target_spec.yml").write_text(example, encoding="utf-8")
+    play = ("ansible-playbook", "-i", "bench.example.org,", "target_spec.yml")
+    result = _run_installed(site, tmp_path, *play)
+    assert result.returncode == 0, result.stdout + result.stderr
+    text = (tmp_path / "build/targets/bench.example.org.json").read_text(encoding="utf-8")
+    resolved = json.loads(text)
+    disk = resolved["disks"]["plain"]
+    assert (resolved["extent_bytes"], disk["endurance_bytes"]) == (16 * 2**30, 600 * 10**12)
 
 
 def test_link_and_host_variables_of_an_inventory_are_used(tmp_path: Path) -> None:
