@@ -31,10 +31,16 @@ try:
     from fde_testbed import Suite, SuiteError
     from scipy import stats
 except ModuleNotFoundError as missing:
+    try:
+        import fde_testbed  # noqa: F401 - it finds the next
+
+        from contract import installation
+
+        remedy = installation.install(*installation.requirements())
+    except ImportError:
+        remedy = "open it with `fde notebook`, or choose a kernel of the environment that has `fde`"
     raise SystemExit(
-        f"This notebook needs the package fde-energy-testbed, and {missing.name} is not here: run "
-        "pip install 'fde-energy-testbed[notebook]' in the environment of this kernel, or in a "
-        "checkout pip install '.[notebook]'; or open it with fde notebook."
+        f"This notebook needs {missing.name}, which its kernel lacks: {remedy}."
     ) from None
 
 pl.Config.set_tbl_rows(24)
@@ -657,7 +663,9 @@ try:
     else:
         print("There is no saving to move.")
 except ModuleNotFoundError:
-    print("Sliders need ipywidgets: pip install 'fde-energy-testbed[notebook]'.")
+    from contract.installation import with_extra
+
+    print(f"Sliders need ipywidgets: {with_extra('notebook')}.")
 
 # %% [markdown]
 # ### Batteries

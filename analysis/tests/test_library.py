@@ -295,10 +295,16 @@ def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report
     assert set(cells["differing"].values()) == {0}
 
 
-def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "on_path", "remedy"),
+    [("fde_testbed", "", "`fde notebook`"), ("polars", str(SCRIPT.parents[1]), sys.executable)],
+)
+def test_without_a_module_it_says_what_to_do(
+    module: str, on_path: str, remedy: str, tmp_path: Path
+) -> None:
     shutil.copy(SCRIPT, tmp_path)
-    (tmp_path / "fde_testbed.py").write_text("raise ModuleNotFoundError(name='fde_testbed')")
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    (tmp_path / f"{module}.py").write_text(f"raise ModuleNotFoundError(name='{module}')")
+    environment = {**os.environ, "PYTHONPATH": on_path}
     process = subprocess.run(
         [sys.executable, str(tmp_path / "notebook.py")],
         capture_output=True,
@@ -308,7 +314,7 @@ def test_without_its_package_it_says_what_to_do(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert process.returncode == 1 and process.stderr.count("\n") == 1
-    assert "pip install 'fde-energy-testbed[notebook]'" in process.stderr
+    assert module in process.stderr and remedy in process.stderr
 
 
 def test_the_notebook_is_the_paired_script() -> None:

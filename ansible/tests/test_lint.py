@@ -152,7 +152,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _run_installed(site: Path, folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+def _run_installed(
+    site: Path, folder: Path, *argv: str, packages: str = str(ANSIBLE.parent)
+) -> subprocess.CompletedProcess[str]:
     """Run a program of Ansible's in `folder`, with the installed collection and no settings."""
     (folder / "state.json").write_text(json.dumps(LAB_STATE), encoding="utf-8")
     return subprocess.run(
@@ -165,7 +167,7 @@ def _run_installed(site: Path, folder: Path, *argv: str) -> subprocess.Completed
             "FDE_TARGETS": str(folder / "build" / "targets"),
             "HOME": str(folder),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ANSIBLE.parent),
+            "PYTHONPATH": packages,
         },
         cwd=folder,
         capture_output=True,
@@ -182,6 +184,14 @@ def test_the_built_collection_is_played_where_it_is_installed(site: Path, tmp_pa
     result = _run_installed(site, tmp_path, *play)
     assert result.returncode == 0, result.stdout + result.stderr
     assert _resolved(tmp_path)["host"] == "target"
+
+
+def test_a_python_without_the_package_is_named(site: Path, tmp_path: Path) -> None:
+    command = ("ansible", "localhost", "-m", "fde.testbed.fde_agent")
+    result = _run_installed(site, tmp_path, *command, packages="")
+    assert result.returncode != 0
+    assert sys.executable in result.stdout and "fde-energy-testbed" in result.stdout
+    assert "pip install" not in result.stdout
 
 
 def test_the_installed_collection_and_the_examples_have_no_findings(

@@ -79,8 +79,9 @@ class TestbedAction(ActionBase):
         result = super().run(tmp, task_vars)
         if MISSING is not None:
             raise AnsibleActionFail(
-                f"Package fde-energy-testbed not found for {sys.executable} ({MISSING}). "
-                f"Run `{sys.executable} -m pip install fde-energy-testbed`."
+                f"{sys.executable} lacks this collection's package fde-energy-testbed ({MISSING}). "
+                "Run the `ansible-playbook` of the environment that has the command `fde`, or "
+                "install the package in this one as you installed Ansible."
             )
         self._variables = task_vars or {}
         file = f"{self._task.action.rpartition('.')[2]}.yml"
