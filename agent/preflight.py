@@ -17,7 +17,7 @@ from contract.plan import TargetDocument, read_target
 from contract.problem import Problem, wordings_of
 from contract.system_text import read_line_or_empty
 
-SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("24.04",)}
+SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("24.04", "26.04")}
 PACKAGES = (
     *("cryptsetup-bin", "dmsetup", "e2fsprogs", "fdisk", "fio", "libargon2-1", "libgcrypt20"),
     *("mplayer", "nvme-cli", "python3", "python3-cryptography", "python3-pycryptodome"),

@@ -28,6 +28,7 @@ ATA_LINKS = Path("/sys/class/ata_link")
 
 PROGRAMS = {
     "cryptsetup": ["cryptsetup", "--version"],
+    "dd": ["dd", "--version"],  # GNU's or uutils', which spend different energy
     "dmsetup": ["dmsetup", "version"],
     "fio": ["fio", "--version"],
     "mariadbd": ["mariadbd", "--version"],

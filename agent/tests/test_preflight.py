@@ -52,6 +52,7 @@ NOBLE = {"distribution": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04.1 L
     [
         ({}, TARGET),
         (NOBLE, TARGET),
+        ({**NOBLE, "version": "26.04", "name": "Ubuntu 26.04 LTS"}, TARGET),
         ({"cryptsetup": "2.7.0", "sed_block_bytes": 512}, TARGET),
         ({"cryptsetup": "2.7.2"}, TARGET),
         ({"cryptsetup": "2.7.3"}, HCTR2),
@@ -88,6 +89,7 @@ MARIADB = {"servers": ["mariadb-server"], "candidates": {"mysql-server": "8"}}
             ({**NOBLE, **changes}, TARGET, "distribution", {"name": name})
             for changes, name in (
                 ({"version": "22.04"}, NOBLE["name"]),
+                ({"version": "26.10"}, NOBLE["name"]),
                 ({"distribution": "debian", "version": "11", "name": "Debian 11"}, "Debian 11"),
                 ({"distribution": "debian", "version": "", "name": "Debian sid"}, "Debian sid"),
                 ({"distribution": "fedora", "version": "13", "name": "Fedora 41"}, "Fedora 41"),

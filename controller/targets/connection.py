@@ -118,11 +118,15 @@ _SSH_CODES = {
 _SUDO_CODES = {
     "a password is required": "sudo-password",
     "a terminal is required": "sudo-password",
+    "interactive authentication is required": "sudo-password",  # sudo-rs
+    "Authentication required but not attempted": "sudo-rs",
+    "privilege escalation prompt": "sudo-rs",
     "incorrect password": "sudo-wrong-password",
     # As Ansible has it.
     "Incorrect sudo password": "sudo-wrong-password",
     "Missing sudo password": "sudo-password",
     "may not run sudo": "sudo-denied",
+    "I'm afraid I can't do that": "sudo-denied",  # sudo-rs
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
 }
@@ -165,20 +169,23 @@ def quote_command(remote: Sequence[str]) -> str:
     return f"""exec sh -c 'eval "$(echo {letters} | base64 -d)"'"""
 
 
+# The original sudo, even if `sudo` is sudo-rs (Ubuntu 26.04), which puts its own words around the
+# prompt: printenv and Ansible do not recognise it. ansible.cfg has the same.
+SUDO = "$(command -v sudo.ws || echo sudo)"
 # As in a login of root: without the caller's environment and folder. The shell stays as the parent
 # of sudo, which runs as root and could not be killed by its caller.
 ROOT_ENVIRONMENT = (
     *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
-BY_SUDO = ("sh", "-c", 'LC_ALL=C.UTF-8 sudo -n -- "$@"; exit $?', "sh")
+BY_SUDO = ("sh", "-c", f'LC_ALL=C.UTF-8 {SUDO} -n -- "$@"; exit $?', "sh")
 # The password is the first line of the input, whether or not sudo asks for it; the command reads
 # the other lines. sudo calls the program printenv with its prompt, the name of the variable.
 WITH_PASSWORD = (
     "sh",
     "-c",
     "IFS= read -r FDE_SUDO; export FDE_SUDO; SUDO_ASKPASS=$(command -v printenv) "
-    'LC_ALL=C.UTF-8 sudo -A -p FDE_SUDO -- "$@"; exit $?',
+    f'LC_ALL=C.UTF-8 {SUDO} -A -p FDE_SUDO -- "$@"; exit $?',
     "sh",
 )
 PASSWORD_FIRST = (

@@ -120,9 +120,47 @@ def test_a_failed_command_is_described_by_its_last_line(
     assert problem.code == code and output in problem.sentence
 
 
-def test_ansible_cfg_has_the_strict_options() -> None:
+# What sudo 1.9, sudo-rs 0.2.15 and Ansible print.
+@pytest.mark.parametrize(
+    ("stderr", "code"),
+    [
+        ("sudo: a password is required", "sudo-password"),
+        ("sudo: interactive authentication is required", "sudo-password"),
+        ("sudo: Authentication required but not attempted", "sudo-rs"),
+        ("Timeout (62s) waiting for privilege escalation prompt: ", "sudo-rs"),
+        ("sudo: 3 incorrect password attempts", "sudo-wrong-password"),
+        ("bob is not in the sudoers file.", "sudo-denied"),
+        ("sudo: I'm sorry bob. I'm afraid I can't do that", "sudo-denied"),
+        ("sh: 1: sudo: not found", "sudo-missing"),
+    ],
+)
+def test_a_refusal_of_sudo_or_sudo_rs_has_its_code(stderr: str, code: str) -> None:
+    target = resolved(ssh={"host": "h", "port": 22, "user": "bob", "become": True})
+    answer = subprocess.CompletedProcess(["ssh"], 1, b"", stderr.encode())
+    assert connection.describe_failure(target, answer).code == code
+
+
+ECHO_LAST = 'for last; do :; done; echo "{} $last"'
+
+
+@pytest.mark.parametrize(
+    ("programs", "used"), [(("sudo",), "sudo"), (("sudo", "sudo.ws"), "sudo.ws")]
+)
+def test_the_original_sudo_is_used_if_sudo_is_another(
+    programs: tuple[str, ...], used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in programs:
+        program(tmp_path / name, ECHO_LAST.format(name))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for words in (connection.BY_SUDO, connection.WITH_PASSWORD):
+        answer = subprocess.check_output([*words, "command"], input=b"password\n")
+        assert answer.decode() == f"{used} command\n"
+
+
+def test_ansible_cfg_has_our_sudo_and_the_strict_options() -> None:
     config = ConfigParser(interpolation=None)
     config.read(ROOT / "ansible" / "ansible.cfg")
+    assert config["privilege_escalation"]["become_exe"] == connection.SUDO
     options = config["ssh_connection"]["ssh_args"].split("-o ")[1:]
     assert tuple(map(str.strip, options))[: len(connection.STRICT)] == connection.STRICT
     assert not set(connection.STRICT_IF_KNOWN) & set(map(str.strip, options))
