@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,41 @@ def test_a_second_play_changes_nothing(provisioned: Any, arguments: tuple[str, .
     assert result.returncode == 0
     assert provisioned.recap(result)["changed"] == 0
     assert provisioned.media() == before
+
+
+def _example(role: str, folder: Path) -> str:
+    """Copy the playbook of a role's README into a folder, as a reader does; return its path."""
+    readme = Path(__file__).parents[1] / "roles" / role / "README.md"
+    # The lab's variables, which an inventory of a user's has in its own folder.
+    (folder / "group_vars").symlink_to(readme.parents[2] / "playbooks" / "group_vars")
+    text = readme.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    (folder / f"{role}.yml").write_text(text, encoding="utf-8")
+    return str(folder / f"{role}.yml")
+
+
+@pytest.mark.parametrize("role", ["agent", "preflight", "secrets", "storage"])
+def test_the_example_of_a_role_changes_nothing_when_all_is_ready(
+    provisioned: Any, role: str, tmp_path: Path
+) -> None:
+    result = provisioned.play(_example(role, tmp_path))
+    assert result.returncode == 0
+    assert provisioned.recap(result)["changed"] == 0
+
+
+def test_the_example_of_a_suite_starts_a_plan_and_fetches_its_results(
+    provisioned: Any, tmp_path: Path
+) -> None:
+    inventory = ("--inventory", provisioned.inventory)
+    options = ("--suite", "micro", "--blocks", "1", "-c", "plain", "--out", str(tmp_path))
+    assert provisioned.python("controller", "plan", *inventory, *options).returncode == 0
+    (plan,) = tmp_path.glob("*/plan.json")
+    example, suite = _example("suite", tmp_path), plan.parent.name
+    started = provisioned.play(example, "--tags", "start", suite=suite)
+    assert started.returncode == 0
+    provisioned.lab.ssh(f"while systemctl is-active -q fde-agent@{suite}; do sleep 1; done")
+    assert provisioned.play(example, "--tags", "fetch", suite=suite).returncode == 0
+    with tarfile.open(tmp_path / f"{suite}.tar") as archive:
+        assert any(name.endswith("journal.jsonl") for name in archive.getnames())
 
 
 def test_a_source_that_differs_there_is_sent_again(provisioned: Any) -> None:
