@@ -183,7 +183,8 @@ def _check_disks(disks: Disks, size: int, *, lab: bool) -> Iterator[Problem]:
             yield _problem("disk-serial", disk=disk.role)
         yield from _check_erase(disk, lab=lab)
         if size and (reason := layout.extent_refusal(disk, Extent(DATA_OFFSET_BYTES, size))):
-            yield Problem("disk-size", {"disk": disk.role}, reason.sentence, reason.remedy)
+            facts = {"disk": disk.role, "variable": "fde_extent_bytes"}
+            yield Problem("disk-size", facts, reason.sentence, reason.remedy)
     for name, field in {"path": "by_id", "serial": "serial"}.items():
         if len({getattr(disk, field) for disk in read.values()}) < len(disks):
             yield _problem("disk-twice", what=name)

@@ -28,6 +28,7 @@ from controller.targets.fitness.diagnosis import (
     refused,
     warned,
 )
+from controller.targets.inventory import SECRETS_FILE
 from instrumentation.power_switch import PowerError, read_state
 
 MIB = 2**20
@@ -47,6 +48,9 @@ def secrets_file(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed(f"{path.name}: {secrets.describe(path)}.")
     except ControllerError as error:
         yield refused(problem_of(error), "Correct fde_secrets_file.")
+    if not path.name.startswith(".") and any(path.parent.glob("hosts*")):
+        sentence = f"{path.name} is next to the hosts, where Ansible takes it for an inventory."
+        yield warned(sentence, f"Rename it to {SECRETS_FILE}, and set fde_secrets_file to that.")
 
 
 def psid(scene: Scene) -> Iterator[CheckOutcome]:

@@ -255,6 +255,11 @@ def rights(scene: Scene) -> Scene:
     return scene
 
 
+def beside_hosts(scene: Scene) -> Scene:
+    Path(scene.target.secrets_file).with_name("hosts.yml").touch()
+    return scene
+
+
 def receiver(**described: Any) -> Callable[[Scene], Scene]:
     notify = {"receivers": [{"name": "phone", **described}]}
     return lambda scene: replace(
@@ -272,6 +277,7 @@ SAVING = {**DISK, "apst_tolerance_us": "0"}
 REFUSAL = {"code": "in-use", "facts": {}, "sentence": "It is in use.", "remedy": "Unmount it."}
 MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "secrets open": (rights, "secrets", "fail"),
+    "secrets next to hosts": (beside_hosts, "secrets", "warn"),
     "weak PIN": (secret(opal_admin_pin="1234"), "secrets", "fail"),
     "no PSID": (secret(sed_psid=None), "psid", "warn"),
     "mistyped PSID": (secret(sed_psid="ABCD-EFGH"), "psid", "fail"),
