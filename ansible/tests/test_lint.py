@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from agent.preflight import SUPPORTED
+
 ANSIBLE = Path(__file__).resolve().parents[1]
 PLAYBOOKS = sorted(f"playbooks/{path.name}" for path in ANSIBLE.glob("playbooks/*.yml"))
 MODULES = sorted(path.stem for path in (ANSIBLE / "plugins/modules").glob("*.yml"))
 ROLES = sorted(path.name for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
+RELEASES = {"bookworm": "12", "trixie": "13", "noble": "24.04", "resolute": "26.04"}
 LAB_STATE = {
     "ssh": {
         "host": "127.0.0.1",
@@ -114,6 +117,11 @@ def test_every_role_has_specifications_and_a_matching_readme(role: str) -> None:
         assert bool(option.get("required")) == (name not in values), name
     meta = yaml.safe_load((folder / "meta" / "main.yml").read_text(encoding="utf-8"))
     assert meta["galaxy_info"]["description"] == main["short_description"]
+    platforms = meta["galaxy_info"]["platforms"]
+    assert {
+        entry["name"].lower(): tuple(RELEASES[name] for name in entry["versions"])
+        for entry in platforms
+    } == SUPPORTED
 
 
 def test_at_most_two_tasks_run_a_command() -> None:
