@@ -168,13 +168,13 @@ def _plan(folder: Path) -> tuple[SuitePlan, bool]:
     """Return the plan, and whether its own sum holds."""
     if not folder.is_dir():
         raise SuiteError("no-suite-folder", folder=folder)
+    if not (folder / PLAN).exists():
+        raise SuiteError("no-plan", folder=folder)
     if strange := names.stranger(folder):
         raise SuiteError("strange-file", folder=folder, strange=strange)
     path = folder / PLAN
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SuiteError("no-plan", folder=folder) from None
     except (OSError, ValueError):
         raise SuiteError("json-unread", path=path) from None
     stated = document.get("format") if isinstance(document, dict) else None

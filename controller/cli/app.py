@@ -32,6 +32,7 @@ from controller.cli import here, measured_command, meters, results, suites, targ
 from controller.cli.options import Command, Group
 from controller.cli.output import complain, unwritten
 from controller.cli.password import ask_password
+from controller.planning.known_names import suite_names
 from controller.sharing import sandbox
 
 NO_READER = 128 + signal.SIGPIPE
@@ -40,11 +41,19 @@ NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
 LEAST_SIZE = (
     10  # of a terminal; Rich would take a smaller one of COLUMNS or LINES, and print nothing
 )
+# What a value must be, by the type of pydantic's error.
+KINDS = {
+    "int_parsing": "not a whole number",
+    "int_from_float": "not a whole number",
+    "float_parsing": "not a number",
+    "greater_than_equal": "less than {ge}",
+    "less_than_equal": "more than {le}",
+}
 HELP = Path(__file__).with_name("help.toml")
 TABLES = tomllib.loads(HELP.read_text(encoding="utf-8"))
 EPILOG = "\n\n".join(
     f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
-    for title, entries in TABLES.items()
+    for title, entries in {**TABLES, "Suites": {"--suite": ", ".join(suite_names())}}.items()
 )
 
 app = typer.Typer(
@@ -209,8 +218,7 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
         status = work()
         return int(not status) if isinstance(status, bool) else status or 0
     except TyperException as error:
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
-        return _report(message, getattr(error, "exit_code", 1))
+        return _report(_usage(error), getattr(error, "exit_code", 1))
     except AgentError as error:
         return _report(str(error), error.exit_status)
     except OSError as error:
@@ -223,6 +231,23 @@ def guarded(work: Callable[[], int | bool | None]) -> int:
     except KeyboardInterrupt as interrupt:
         hint = f"; continue with {interrupt}" if str(interrupt) else ""
         return _report(f"interrupted, what was measured is kept{hint}.", 130)
+
+
+def _usage(error: TyperException) -> str:
+    """Return the sentence on a wrong command line; a wrong value is quoted with its fault."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if message.startswith("No such command") and "Did you mean" not in message:
+        return f"{message} `fde --help` lists the commands and suites."
+    faults = getattr(error.__cause__, "errors", None)  # of pydantic, which Typer uses
+    if faults is None:
+        return message
+    fault, option = faults()[0], message.partition(": ")[0]
+    metavar = getattr(getattr(error, "param", None), "metavar", None)
+    words = KINDS.get(fault["type"], f"not {metavar}" if fault["type"] == "value_error" else "")
+    if str(fault["input"]).lower() == "nan":  # it is neither less nor more than a limit
+        words = KINDS["float_parsing"]
+    shown = names.printable(repr(fault["input"]))
+    return f"{option}: {shown} is {words.format(**fault.get('ctx', {}))}." if words else message
 
 
 def _unexpected(error: Exception) -> str:

@@ -26,7 +26,7 @@ AnyInventory = Annotated[Path | None, _INVENTORY]
 Scale = Annotated[str | None, typer.Option(help="A scale of the suite, such as lab.")]
 Blocks = Annotated[int | None, typer.Option(min=1, help="Number of blocks instead of the suite's.")]
 Hours = Annotated[
-    float | None, typer.Option(min=0, help="Plan as many blocks as end within this time.")
+    float | None, typer.Option(min=0, max=8760, help="Plan as many blocks as end within this time.")
 ]
 Until = Annotated[
     datetime | None,

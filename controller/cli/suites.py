@@ -16,7 +16,6 @@ from controller.cli.options import (
     AnyInventory,
     Blocks,
     Hours,
-    Inventory,
     Scale,
     SuiteDir,
     Target,
@@ -90,7 +89,7 @@ def run(
     ] = None,
     *,
     suite: Suite = None,
-    inventory: Inventory,
+    inventory: AnyInventory = None,
     target: Target = None,
     out: Out = None,
     scale: Scale = None,
@@ -130,7 +129,7 @@ def run(
 def resume(
     suite_dir: SuiteDir = None,
     *,
-    inventory: Inventory,
+    inventory: AnyInventory = None,
     target: Target = None,
     confirm: Confirm = None,
     until: Until = None,
@@ -213,7 +212,9 @@ def _measure(options: Options, is_group: bool) -> SuiteResult:
     from instrumentation.clock import ClockError
 
     folder = options.suite_dir
-    assert folder is not None and options.inventory is not None
+    assert folder is not None
+    if options.inventory is None:
+        raise ControllerError("no-inventory")
     try:
         if is_group:
             return SuiteResult(group.run(options), str(folder))

@@ -148,7 +148,7 @@ def several(options: Options) -> bool:
         options.targets = [read_target(options.target)]
         return False
     if options.inventory is None:
-        raise ControllerError("no-inventory-or-target")
+        raise ControllerError("no-inventory")
     inventory = playbook.resolve(options.inventory)
     refused = inventory.refused.items()
     if reasons := " ".join(f"{host}: {p}" for host, problems in refused for p in problems):

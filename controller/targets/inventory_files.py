@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -16,6 +17,7 @@ from contract.errors import ControllerError
 from contract.names import unknown_name
 from contract.places import ANSIBLE
 from contract.problem import Problem, wordings_of
+from controller.planning.known_names import inventories_beside, require_known
 
 _PREFIXES = ("fde_", "ansible_")
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
@@ -25,6 +27,9 @@ _VAULT = b"$ANSIBLE_VAULT;"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
 _INDEX = re.compile(r"\[\d+\]")
 _MOST_LEVELS = 20
+_CONFIGURATION = re.compile(r"\bname: *[\"']?([\w.-]+)[\"']?[,\s]+kind:")
+# What may name a configuration by a text that no file has.
+_COMPOSED = re.compile(r"\$ANSIBLE_VAULT;|^plugin:|\bname:[^\n]*\{\{", re.MULTILINE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -43,6 +48,27 @@ def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
     variables = known_variables()
     for name in sorted(n for n in names if n.startswith("fde_") and n not in variables):
         yield unknown_name("variable", name, sorted(variables))
+
+
+def require_mentioned(
+    configurations: Sequence[str], choices: Collection[str], inventory: Path
+) -> None:
+    """Raise ControllerError for a configuration that no file of an inventory mentions.
+
+    Ansible is not asked, which takes long and fails if the lab is down. `choices` are also valid.
+    """
+    folder = inventory if inventory.is_dir() else inventory.parent
+    hosts = folder.iterdir() if inventory.is_dir() else [inventory]
+    variables = [file for name in _VARIABLES for file in (folder / name).rglob("*")]
+    named = [file for file in (*hosts, *variables) if not file.name.startswith("secrets")]
+    files = [file for file in named if file.is_file() and os.access(file, os.R_OK)]
+    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
+    if _COMPOSED.search(text) or any(map(_is_program, files)):
+        return
+    ours = (ANSIBLE / "roles/target_spec/defaults", ANSIBLE / "playbooks/group_vars")
+    shared = "\n".join(f.read_text(encoding="utf-8") for o in ours for f in o.glob("*.yml"))
+    known = {*choices, *_CONFIGURATION.findall(shared + text)}
+    require_known("configuration", [n for n in configurations if n not in text], known)
 
 
 @dataclass(frozen=True)
@@ -80,10 +106,16 @@ class InventoryFiles:
     """
 
     def __init__(self, inventory: Path) -> None:
-        """Read the files; raises ControllerError with every fault."""
+        """Read the files; raises ControllerError with every fault, or if there are none."""
         self._entries: dict[str, list[_Entry]] = defaultdict(list)
         self._problems: list[Problem] = []
         self._groups: set[str] = set()
+        if not inventory.exists():
+            neighbours = inventories_beside(inventory)
+            unknown = unknown_name("inventory", str(inventory), neighbours)
+            raise ControllerError(
+                unknown if neighbours else _problem("not-found", inventory=inventory)
+            )
         folder = inventory if inventory.is_dir() else inventory.parent
         for file in _host_files(inventory):
             self._read_hosts(file)

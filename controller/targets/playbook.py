@@ -26,7 +26,6 @@ from contract.plan import TargetDocument, read_target
 from contract.private import PASSWORD_FILE
 from contract.problem import Problem, wordings_of
 from contract.strict_json import Document
-from controller.planning.known_names import inventories_beside
 from controller.targets import connection
 from controller.targets.inventory_files import InventoryFiles
 
@@ -51,13 +50,6 @@ class Inventory:
 
 def resolve(path: Path) -> Inventory:
     """Resolve an inventory by resolve.yml; raises ControllerError if Ansible cannot read it."""
-    if not path.exists():
-        neighbours = inventories_beside(path)
-        raise ControllerError(
-            unknown_name("inventory", str(path), neighbours)
-            if neighbours
-            else f"The inventory {path} was not found. Copy ansible/inventory/hardware.example."
-        )
     files = InventoryFiles(path)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         play = _play(["--inventory", str(path), str(PLAYBOOKS / "resolve.yml")], output)

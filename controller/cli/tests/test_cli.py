@@ -210,6 +210,63 @@ def test_exit_status_and_error_of_wrong_arguments(
         assert message in captured.err and not captured.out
 
 
+# What people type wrongly, and what of it the sentence must name.
+MISTAKES = (
+    ("run --suite smoek", 1, "'smoek'; did you mean smoke?"),
+    ("plan --suite smoek", 1, "'smoek'; did you mean smoke?"),
+    ("run --suite smoke --configurations plian", 1, "'plian'; did you mean plain?"),
+    ("plan --suite smoke -c plain,opla", 1, "'opla'; did you mean opal?"),
+    ("run --suite smoke --skip vidoe", 1, "'vidoe'; did you mean video?"),
+    ("run --suite paper --scale labb", 1, "'labb'; did you mean lab?"),
+    ("run --suite smoke --blocks zwei", 2, "'--blocks': 'zwei' is not a whole number."),
+    ("run --suite smoke --blocks 0", 2, "'--blocks': '0' is less than 1."),
+    ("run --suite smoke --hours nan", 2, "'--hours': 'nan' is not a number."),
+    ("run --suite smoke --hours inf", 2, "'--hours': 'inf' is more than 8760"),
+    ("run --suite smoke --until 25:00", 2, "'--until': '25:00' is not HH:MM."),
+    ("run --suite smoke --workloads video", 2, "No such option: --workloads"),
+    ("run", 1, "--suite"),
+    ("run nowhere", 1, "nowhere cannot be used"),
+    ("resume nowhere", 1, "nowhere cannot be used"),
+    ("provision -i nowhere", 1, "The inventory nowhere was not found."),
+    ("run --suite smoke -i nowhere", 1, "The inventory nowhere was not found."),
+    ("help reprot", 2, "Did you mean 'report'?"),
+    ("list suites", 2, "`fde --help` lists the commands and suites"),
+    ("report /etc", 1, "/etc is not a suite: it has no plan.json."),
+    ("report /etc/hostname", 1, "/etc/hostname cannot be read as a bundle"),
+    ("report nosuch.tar.gz", 1, "no suite folder or bundle nosuch.tar.gz"),
+    ("measure -r x -- true", 2, "'x' is not a whole number."),
+)
+
+
+@pytest.mark.parametrize(("words", "status", "message"), MISTAKES)
+def test_a_mistake_is_named_before_ansible_runs(
+    words: str,
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FDE_INVENTORY", str(ROOT / "ansible" / "inventory" / "lab"))
+    monkeypatch.setattr("controller.targets.playbook._play", lambda *_: pytest.fail("it runs"))
+    assert main(words.split()) == status
+    captured = capsys.readouterr()
+    assert message in captured.err and not captured.out
+    assert captured.err.startswith("fde: ") and captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["run --suite smoke", "plan --suite smoke", "resume"])
+def test_a_missing_inventory_is_named_with_its_remedy(
+    command: str,
+    suites: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("FDE_INVENTORY", raising=False)
+    monkeypatch.setattr("controller.cli.suites.newest", lambda: Path(suites[0]))
+    assert main(command.split()) == 1
+    assert "--inventory FOLDER" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
@@ -458,7 +515,7 @@ def test_a_removed_working_folder_is_reported(tmp_path: Path, fde: Fde) -> None:
 def test_a_wrong_inventory_lists_the_existing_ones(tmp_path: Path, fde: Fde) -> None:
     for name in ("bench", "suites"):
         (tmp_path / name).mkdir()
-    assert "hardware.example" in fde("check", "-i", tmp_path / "mine", status=1).err
+    assert "was not found" in fde("check", "-i", tmp_path / "mine", status=1).err
     (tmp_path / "bench" / "hosts.yml").write_text("targets:\n")
     captured = fde("check", "-i", tmp_path / "mine", status=1).err
     assert "bench" in captured and "suites" not in captured

@@ -8,7 +8,13 @@ import pytest
 
 from contract.errors import ControllerError
 from contract.problem import Problem
-from controller.targets.inventory_files import InventoryFiles, known_variables, unknown_variables
+from contract.tests.refusal import refuses
+from controller.targets.inventory_files import (
+    InventoryFiles,
+    known_variables,
+    require_mentioned,
+    unknown_variables,
+)
 
 HOSTS = "targets:\n  hosts:\n    bench: {ansible_host: bench.example.org}\n"
 
@@ -168,3 +174,30 @@ def test_variables_of_a_group_that_is_misspelt_are_refused(tmp_path: Path) -> No
     (problem,) = problems_of(tmp_path, target="fde_turbo: true\n")
     assert (problem.code, problem.facts["nearest"]) == ("group-unread", "targets")
     assert problems_of(tmp_path, targets="", webservers="") == []
+
+
+ENTRY = "fde_configurations:\n  - name: {}\n    kind: plain\n    disk: plain\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        (ENTRY.format("quiet"), "quiet"),  # of the inventory
+        (ENTRY.format("quiet"), "dmcrypt-aes128"),  # of the role's defaults
+        (ENTRY.format("quiet"), "chosen"),  # of the suite
+        (ENTRY.format("'x-{{ disk }}'"), "x-fast"),  # composed by Ansible
+        ("$ANSIBLE_VAULT;1.1;AES256\n6162\n", "hidden"),
+    ],
+)
+def test_a_configuration_that_the_inventory_may_have_is_accepted(
+    variables: str, name: str, tmp_path: Path
+) -> None:
+    problems_of(tmp_path, targets=variables)
+    require_mentioned([name], {"chosen"}, tmp_path)
+    require_mentioned([name], {"chosen"}, tmp_path / "hosts.yml")
+
+
+def test_a_configuration_of_no_file_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    problems_of(tmp_path, targets=ENTRY.format("quiet"))
+    with refuses("unknown-name", name="quite", nearest="did you mean quiet?"):
+        require_mentioned(["plain", "quite"], (), tmp_path)
