@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -101,18 +101,20 @@ class Metered:
         *,
         late_s: Mapping[str, float] | None = None,
         terms: Sequence[ErrorTerm] = (),
+        begun_ns: Collection[int] = (),
     ) -> Metered:
         """Read a meter's records once.
 
         `kind` and `limit_s` are its timing and its limit of delay, `late_s` the mean delays of
-        channels that are not as declared. Of several edges at one instant, one with a rest counts.
+        channels that are not as declared, `begun_ns` times of the edges at which work began after a
+        rest. Of several edges at one instant, one with a rest counts.
         """
         chosen: dict[int, Edge] = {}
         for edge in sorted(edges, key=lambda e: (e.t_ns, e.rest is None)):
             chosen.setdefault(edge.t_ns, edge)
         ordered = tuple(chosen.values())
         timing = fit(samples, kind, limit_s)
-        stuck = Stuck()
+        stuck = Stuck(np.array(sorted(begun_ns), np.int64))
         half_steps_w = [term.limit for term in terms if term.name == "resolution"]
         stated_w = min((2 * limit for limit in half_steps_w if limit), default=math.inf)
         constant = {name: Constant(name, stated_w) for name in channels}

@@ -27,6 +27,8 @@ ALARMS = 1e-6
 LEAST = 4  # equal records from which on they may be stuck
 SOME = 16  # records of which one is counted, if all differ
 ENOUGH = 50  # records of a level that give its rate of repetition; else all levels give it
+# The same for records that are equal before and after work began, if others rarely repeat.
+FEW, RARELY = 8, 0.2
 LEVELS_PER_OCTAVE, LEVELS = 16, 1024  # of power: repetitions are counted level by level
 CONSTANT_NS = 2_000_000_000  # shorter stretches span no run
 _DIGITS = 50_000  # records from which the last digit is derived
@@ -44,8 +46,11 @@ class Stuck:
     p that a record repeats the one before is taken from records of about the same power: a resting
     machine repeats a coarse reading for minutes, a working one hardly ever a fine reading. The
     share of runs of n is (1 − p) pⁿ⁻¹ of the records. As few records leave p uncertain, it is
-    (repetitions + 1) / (records + 2), without the run in question.
+    (repetitions + 1) / (records + 2), without the run in question. `begun_ns` are times at which
+    work began: a machine whose power was never the same twice at rest does not repeat it then.
     """
+
+    begun_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     _counts: Ints = field(default_factory=lambda: np.zeros((LEVELS, _LONGEST), np.int64))
     _long: list[Ints] = field(default_factory=list)  # level, length, start_ns, end_ns
@@ -59,8 +64,9 @@ class Stuck:
                 break
             same &= power[1:] == power[:-1]
         if not same.any():  # usual for a fast meter, of which some records give the level
-            some = _level(np.abs(powers[0][::SOME]))
-            self._counts[:, 1] += SOME * np.bincount(some, minlength=LEVELS)
+            each = SOME if len(powers[0]) > SOME**2 else 1
+            some = _level(np.abs(powers[0][::each]))
+            self._counts[:, 1] += each * np.bincount(some, minlength=LEVELS)
             return
         first = np.flatnonzero(np.concatenate([[True], ~same]))
         length = np.diff(np.concatenate([first, [len(powers[0])]]))
@@ -77,24 +83,27 @@ class Stuck:
         if not self._long:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         runs = np.concatenate(self._long)
-        kinds, numbers = np.unique(runs[:, :2], axis=0, return_inverse=True)
-        stuck = np.array([self._is_stuck(int(level), int(length)) for level, length in kinds], bool)
-        chosen = runs[stuck[numbers.ravel()]]
+        first, after = (np.searchsorted(self.begun_ns, runs[:, n]) for n in (2, 3))
+        at_work = first < after
+        others = self._counts.copy()
+        np.subtract.at(others, (runs[at_work, 0], _clipped(runs[at_work, 1])), 1)
+        keys = np.column_stack([runs[:, :2], at_work])
+        kinds, numbers = np.unique(keys, axis=0, return_inverse=True)
+        stuck = [
+            _is_unusual(length, _near(others, level), FEW, RARELY)
+            if begins
+            else self._is_stuck(level, length)
+            for level, length, begins in kinds.tolist()
+        ]
+        chosen = runs[np.array(stuck, bool)[numbers.ravel()]]
         return chosen[:, 2], chosen[:, 3]
 
     def _is_stuck(self, level: int, length: int) -> bool:
-        counts, capped = self._counts[max(level - 1, 0) : level + 2].sum(axis=0), _clipped(length)
+        counts, capped = _near(self._counts, level), _clipped(length)
         if int(counts @ _LENGTHS) - capped < ENOUGH:
             counts = self._counts.sum(axis=0)
         counts[capped] -= 1
-        records, runs = int(counts @ _LENGTHS), int(counts.sum())
-        if records < ENOUGH:
-            return False
-        repeats = (records - runs + 1) / (records + 2)
-        if math.log1p(-repeats) + (length - 1) * math.log(repeats) > math.log(ALARMS):
-            return False
-        usual = int(np.searchsorted(np.cumsum(counts), _USUAL * runs))
-        return usual < _LONGEST - 1 and length > _LONGER * usual
+        return _is_unusual(length, counts, ENOUGH)
 
 
 @dataclass
@@ -230,6 +239,26 @@ class Constant:
                 return
             self._ended.append(self._last[2:])
         self._last = low_w, high_w, start_ns, end_ns
+
+
+def _near(counts: Ints, level: int) -> Ints:
+    """Return the numbers of runs by length at about this level of power."""
+    return np.asarray(counts[max(level - 1, 0) : level + 2].sum(axis=0), np.int64)
+
+
+def _is_unusual(length: int, counts: Ints, enough: int, most: float = 1.0) -> bool:
+    """Return whether a run of this length is no chance where others are as in `counts`.
+
+    They must be of `enough` records, of which a share of at most `most` repeats the one before.
+    """
+    records, runs = int(counts @ _LENGTHS), int(counts.sum())
+    repeats = (records - runs + 1) / (records + 2)
+    if records < enough or repeats > most:
+        return False
+    if math.log1p(-repeats) + (length - 1) * math.log(repeats) > math.log(ALARMS):
+        return False
+    usual = int(np.searchsorted(np.cumsum(counts), _USUAL * runs))
+    return usual < _LONGEST - 1 and length > _LONGER * usual
 
 
 def _clipped(length: Ints | int) -> Any:

@@ -36,9 +36,9 @@ from instrumentation.sources.standing import ABOVE_TOTAL, BELOW_PART, STANDS_STI
 S = 1_000_000_000
 
 
-def stuck_s(*parts: Sequence[float]) -> list[tuple[float, float]]:
+def stuck_s(*parts: Sequence[float], begun_s: float = math.inf) -> list[tuple[float, float]]:
     """Return the stuck stretches in s of a 10 Hz recording that passes in these parts."""
-    stuck = Stuck()
+    stuck = Stuck(np.array([begun_s * S] if begun_s < math.inf else [], np.int64))
     for piece in windows_of(parts, "system", S // 10):
         stuck.take(piece)
     return [(a / S, b / S) for a, b in zip(*stuck.stretches(), strict=True)]
@@ -137,6 +137,17 @@ def test_a_phase_of_stuck_readings_has_no_joules(*, count: int, figure: bool) ->
     energy = metered.energy("system", [ends])
     assert "stuck" in energy.flags and (energy.energy_j is not None) == figure
     assert metered.energy("system", [(0, ends[0])]).energy_j is not None
+
+
+def test_a_few_records_show_that_a_meter_died_before_the_work() -> None:
+    rest_w = [60.0 + 0.3 * (n % 7) for n in range(12)]
+    died = [rest_w[-1]] * 12
+    assert stuck_s(rest_w, died, begun_s=1.5) == [(1.2, 2.4)]
+    assert stuck_s(rest_w, died) == []  # whether it works is unknown
+    assert stuck_s(rest_w, died, begun_s=1.0) == []  # it changed with the work, and then no more
+    assert stuck_s(rest_w[-2:], died, begun_s=0.5) == []  # too few at rest
+    assert stuck_s([60.0] * 12, died, begun_s=1.5) == []
+    assert stuck_s([60.0, 60.0, 60.0, 61.0] * 4, [61.0] * 5, begun_s=1.7) == []
 
 
 def test_a_coarse_reading_at_rest_is_not_stuck() -> None:

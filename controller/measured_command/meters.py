@@ -107,6 +107,7 @@ class Meters:
                 *(meter.samples, meter.timing, late_s, meter.channels),
                 edges | {Edge(start) for start, _ in quiet.values()},
                 terms=meter.terms,
+                begun_ns=[end for _, end in rests],
             )
             remarks = Remarks.from_samples(meter.samples)
             for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
