@@ -50,11 +50,29 @@ _NO_METERS = (
         "a query returns the last scraped value even of a dead exporter",
     ),
 )
-# Units that the name of a figure states, in W; None for an energy. And names of a unit beside it.
-_NAMED_UNITS = (
-    (re.compile(r"(?i:joules?|watt_?hours?)|(?:^|_)[jJ]$|(?:^|_|[a-z])[kMm]?[Ww]h$"), None),
+# Units that the name of a figure states, in W; a text for what is no power of a moment.
+_NAMED_UNITS: tuple[tuple[re.Pattern[str], float | str], ...] = (
+    (re.compile(r"(?i:joules?|watt_?hours?)|(?:^|_)[jJ]$|(?:^|_|[a-z])[kMm]?[Ww]h$"), "an energy"),
+    (
+        re.compile(
+            r"(?i:apparent|reactive|power_?factor|percent)|(?:^|_)(?i:va|var|pct)$|ups\.load"
+        ),
+        "no active power",
+    ),
+    (
+        re.compile(
+            r"(?i:nominal|capacity|limit|peak)|(?:^|_)rated|(?:^|_)(?:max|min)(?:_|$)|M(?:ax|in)$"
+        ),
+        "a limit or an extreme",
+    ),
     (re.compile(r"(?i:milli_?watts?)$|(?:^|_)mw$|mW$"), 1e-3),
     (re.compile(r"(?i:kilo_?watts?)$|(?:^|_)kw$|kW$"), 1e3),
+)
+# Of energies, in J.
+_NAMED_ENERGIES = (
+    (re.compile(r"(?i:kilo_?watt_?hours?)$|(?:^|_|[a-z])[kK][wW]h$"), 3.6e6),
+    (re.compile(r"(?:^|_)(?i:watt_?hours?|wh)$|[a-z]Wh$"), 3600.0),
+    (re.compile(r"(?:^|_)(?i:joules?|j|ws)$"), 1.0),
 )
 _UNIT_KEYS = ("unit", "units", "uom", "unit_of_measurement")
 _Pointer = Annotated[
@@ -152,6 +170,8 @@ class Settings(NetworkSettings):
             raise ValueError("path, power, energy, stamp and unit belong to the profile generic")
         for pointer in _by_channel(self.power).values():
             _require_unit(pointer, self.power_unit_w)
+        for pointer in _by_channel(self.energy).values():
+            _require_energy_unit(pointer, self.energy_unit_j)
 
     @property
     def device(self) -> Profile:
@@ -174,14 +194,24 @@ def _by_channel(pointers: _Pointers | None) -> Mapping[str, str]:
     return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
 
 
+def _require_energy_unit(pointer: str, unit_j: float | None) -> None:
+    """Raise ValueError if a counter's name states another unit than `unit_j`."""
+    name = pointer.rpartition("/")[2]
+    named_j = next((unit for pattern, unit in _NAMED_ENERGIES if pattern.search(name)), unit_j)
+    if named_j != unit_j:
+        raise ValueError(f"the name {name} states units of {named_j:.10g} J: correct energy_unit_j")
+
+
 def _require_unit(pointer: str, unit_w: float | None) -> None:
-    """Raise ValueError if a power's name states an energy, or another unit than `unit_w`."""
+    """Raise ValueError if a name states something else than a power, or than `unit_w`."""
     name = pointer.rpartition("/")[2]
     word = re.sub(r"(?i)_?total$", "", name)
     for pattern, named_w in _NAMED_UNITS:
-        if pattern.search(word) and named_w is None:
-            raise ValueError(f"power is named {name}, which states an energy: name a power")
-        if pattern.search(word) and unit_w and named_w != unit_w:
+        if not pattern.search(word):
+            continue
+        if isinstance(named_w, str):
+            raise ValueError(f"power is named {name}, which states {named_w}: name a power")
+        if unit_w and named_w != unit_w:
             raise ValueError(
                 f"power is read in units of {unit_w:g} W, and the name {name} states "
                 f"{named_w:g} W: correct power_unit_w"

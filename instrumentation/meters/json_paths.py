@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,10 @@ from instrumentation.meters.rows import DIRECT_V, OVER_RANGE, Product
 _METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
 _ANOTHER_UNIT = 100.0
+# Names beside a power of the voltage and the current that make it; `current_power` is none.
+_KIND = r"(?:(?:active|act|ac|dc|rms|line|mains|input)[_ ]?)?"
+_VOLTAGE = re.compile(rf"(?i:{_KIND}volt(?:age|s)?(?:_(?P<milli>m)?v)?|[uv])")
+_CURRENT = re.compile(rf"(?i:{_KIND}(?:current|amp(?:ere)?s?)(?:_(?P<milli>m)?a)?|i)")
 
 
 @dataclass(frozen=True)
@@ -22,8 +27,8 @@ class Places:
 
     The values at `errors` are empty, or false, if the device reports no error that concerns a
     channel; those at `outputs` are false, or `OFF`, if its output is off. A channel without such
-    pointers uses `errors`, `output`, `voltage` (V) and `current` (A) next to its power. The value
-    at `login` exists if the device asks for a login.
+    pointers uses `errors` and `output` next to its power, and the voltage and the current that are
+    named so there. The value at `login` exists if the device asks for a login.
     """
 
     power: Mapping[str, str]
@@ -75,21 +80,27 @@ class Places:
 
         A product far above the power of a direct current is in another unit.
         """
-        parent = _parent(self.power[key])
-        pointers = (
-            self.power[key],
-            self.voltages.get(key, f"{parent}/voltage"),
-            self.currents.get(key, f"{parent}/current"),
-        )
-        values = [value_at(document, pointer) for pointer in pointers]
+        beside = value_at(document, _parent(self.power[key]))
+        names = list(beside) if isinstance(beside, Mapping) else []
+        values, units = [value_at(document, self.power[key])], [self.power_unit_w]
+        for pointers, pattern in ((self.voltages, _VOLTAGE), (self.currents, _CURRENT)):
+            matches = [match for name in names if (match := pattern.fullmatch(name))]
+            if key in pointers:
+                values.append(value_at(document, pointers[key]))
+                units.append(1.0)
+            elif len(matches) == 1:
+                values.append(beside[matches[0][0]])
+                units.append(1e-3 if matches[0]["milli"] else 1.0)
+            else:
+                return None
         try:
             power, volts, amperes = (number(value, "a figure") for value in values)
         except AnswerError:
             return None
-        if volts < DIRECT_V and volts * amperes > _ANOTHER_UNIT * abs(power * self.power_unit_w):
+        power, volts, amperes = power * units[0], volts * units[1], amperes * units[2]
+        if volts < DIRECT_V and volts * amperes > _ANOTHER_UNIT * abs(power):
             return None
         power_text, voltage_text, current_text = map(str, values)
-        units = self.power_unit_w, 1.0, 1.0
         return Product.from_texts(power_text, voltage_text, current_text, units)
 
     def _counter_j(self, document: Any, key: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from operator import itemgetter
 
 import re2
@@ -26,6 +27,13 @@ UNITS = {
     "energy_wh": ("energy", 3600.0),
     "t_ms": ("t", 1e3),
     "t_us": ("t", 1.0),
+}
+# The same as a line shows them; 0 is never the unit of a group.
+_SHOWN_UNITS = {
+    **{"W": ("power", 1.0), "mW": ("power", 1e-3), "kW": ("power", 1e3), "uW": ("power", 1e-6)},
+    **{"V": ("voltage", 1.0), "mV": ("voltage", 1e-3), "A": ("current", 1.0)},
+    **{"mA": ("current", 1e-3), "J": ("energy", 1.0), "Wh": ("energy", 3600.0)},
+    **{"kWh": ("energy", 3.6e6), "VA": ("apparent power", 0.0), "var": ("reactive power", 0.0)},
 }
 ONLY_CHANNEL = "0"
 _MOST_LETTERS = 1000
@@ -103,6 +111,9 @@ def layout(pattern: str) -> Layout:
                 group=group,
                 other=values[quantity].group,
             )
+        shown = _shown_unit(pattern, group)
+        if _SHOWN_UNITS.get(shown, UNITS[unit]) != UNITS[unit]:
+            raise PatternError("another-unit-behind", group=group, shown=shown)
         values[quantity] = Value(group, index, factor, _separators(pattern, group))
     for channel, values in channels.items():
         if "power" not in values and not {"voltage", "current"} <= set(values):
@@ -114,12 +125,26 @@ def layout(pattern: str) -> Layout:
 
 def _separators(pattern: str, group: str) -> str:
     """Return the points and commas among the next few tokens after a group."""
+    behind = [
+        text.lstrip("\\") for kind, text in _tokens_behind(pattern, group)[:3] if kind == "one"
+    ]
+    return "".join(text for text in behind if text in ".,")
+
+
+def _shown_unit(pattern: str, group: str) -> str:
+    """Return the letters that the pattern has behind a group, also after spaces."""
+    behind = [text for _, text in _tokens_behind(pattern, group)]
+    letters = dropwhile(lambda text: text in (" ", "\\s", "\\ ", "*", "+", "?"), behind)
+    return "".join(takewhile(str.isalpha, letters))
+
+
+def _tokens_behind(pattern: str, group: str) -> list[tuple[str, str]]:
+    """Return kind and text of each token of the pattern after a group."""
     opened: list[str] = []
     tokens = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(pattern)]
     for n, (kind, text) in enumerate(tokens):
         if kind == "open":
             opened.append(text)
         elif kind == "close" and opened and opened.pop() == f"(?P<{group}>":
-            behind = [text.lstrip("\\") for kind, text in tokens[n + 1 : n + 4] if kind == "one"]
-            return "".join(text for text in behind if text in ".,")
-    return ""
+            return tokens[n + 1 :]
+    return []

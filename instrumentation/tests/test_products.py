@@ -45,6 +45,30 @@ def test_a_power_exceeds_the_product_or_not(
 
 
 @pytest.mark.parametrize(
+    ("beside", "is_flagged"),
+    [
+        ({"voltage": 227.2, "current": 9.15}, True),
+        ({"U": 227.2, "I": 9.15}, True),
+        ({"active_voltage_v": 227.2, "active_current_a": 9.15}, True),
+        ({"voltage_mv": 227200, "current_ma": 9150}, True),
+        ({"voltage_mv": 227200, "current_ma": 19150}, False),
+        ({"voltage": 227.2, "current_power": 9.15}, False),  # the power of now
+        ({"a_voltage": 227.2, "a_current": 9.15}, False),  # of one of three phases
+    ],
+)
+def test_voltage_and_current_are_found_by_their_names(
+    beside: dict[str, float], is_flagged: bool
+) -> None:
+    meter = HttpMeter({"0": "system"}, {**GENERIC, "power": "/P"})
+    meter.opened()
+    for t_ns in (0, SECOND_NS):
+        meter.on_request_sent(meter.request(t_ns), t_ns)
+        body = json.dumps({"P": 3200.5, **beside}).encode()
+        output = meter.feed(envelope("200 OK", body), t_ns)
+    assert ("doubtful" in flag_words(HttpMeter, output)[0]) == is_flagged
+
+
+@pytest.mark.parametrize(
     ("line", "is_flagged"),
     [
         ("8.843 V 35.736 mA 253 mW", True),  # 80 % of the product of a direct current
