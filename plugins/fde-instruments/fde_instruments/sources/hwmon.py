@@ -131,6 +131,8 @@ def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
             continue  # the battery source reads it
         chip_sensors: dict[str, list[Sensor]] = {}
         driver = _text(chip / "name") or _text(chip / "device/name") or chip.name
+        if driver == "amdgpu" and "vddnb" in map(_text, chip.glob("in*_label")):
+            driver = "amdgpu-apu"  # only APUs have this voltage (kernel, gpu/amdgpu/thermal)
         products = _products(chip) if _INA.fullmatch(driver) else ()
         for sensor in (*(list(_files(chip)) or _files(chip / "device")), *products):
             ways = chip_sensors.setdefault(sensor.name, [])

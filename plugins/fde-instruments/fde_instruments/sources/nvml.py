@@ -8,6 +8,7 @@ counter or because a card has none.
 from __future__ import annotations
 
 import ctypes
+import re
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,9 @@ class NvmlError(SourceError):
     """No graphics processor can be read; the message has the remedy."""
 
     WORDINGS = WORDINGS
+
+
+_NAME_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
 
 class _Library:
@@ -54,6 +58,15 @@ class _Library:
         self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
         return handle
 
+    def is_superchip(self, device: ctypes.c_void_p) -> bool:
+        """Return whether a card's module has the processor and its memory, too."""
+        name = ctypes.create_string_buffer(_NAME_BYTES)
+        try:
+            self.call("nvmlDeviceGetName", device, name, ctypes.c_uint(_NAME_BYTES))
+        except (AttributeError, OSError):
+            return False
+        return re.search(rb"\bG[HB]\d+\b", name.value) is not None
+
     def energy_uj(self, device: ctypes.c_void_p) -> int:
         energy_mj = ctypes.c_ulonglong()
         self.call("nvmlDeviceGetTotalEnergyConsumption", device, ctypes.byref(energy_mj))
@@ -66,7 +79,7 @@ class _Library:
 
 
 class NvmlSource(PolledSource):
-    """All cards as `gpu-0`, `gpu-1` … in NVML's order.
+    """All cards as `gpu-0`, `gpu-1` … in NVML's order; Grace superchips as `superchip-0` ….
 
     The power of a card with a counter is `gpu-0/power`. A card that cannot be read is omitted, with
     the reason in `omitted`.
@@ -83,6 +96,8 @@ class NvmlSource(PolledSource):
             try:
                 device = library.device(index)
                 if self._counts(device):
+                    if library.is_superchip(device):  # its counter covers the whole module
+                        name = f"superchip-{index}"
                     counters[name] = partial(read_stamped, partial(library.energy_uj, device))
                     with suppress(OSError):
                         library.power_uw(device)

@@ -23,6 +23,7 @@ SUPPLY = {"name": "power_meter", "power1_average": "120000000", "power1_input": 
 LIBRARY = r"""
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 static long long energy[8]; static unsigned power[8], count;
 static int load(void) {
   FILE *file = fopen(getenv("FDE_TEST_NVML"), "r");
@@ -40,6 +41,10 @@ int nvmlDeviceGetCount_v2(unsigned *n) { *n = count; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   *device = &energy[index];
   return 0;
+}
+int nvmlDeviceGetName(void *device, char *name, unsigned size) {
+    strncpy(name, getenv("FDE_TEST_CARD") ? getenv("FDE_TEST_CARD") : "NVIDIA H100", size);
+    return 0;
 }
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
   load();

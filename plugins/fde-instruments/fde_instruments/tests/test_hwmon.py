@@ -90,6 +90,13 @@ def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
     }
 
 
+def test_an_apu_has_a_voltage_that_cards_lack(tmp_path: Path) -> None:
+    card = {"name": "amdgpu", "power1_average": "15000000", "power1_label": "PPT"}
+    lay_out(tmp_path / "hwmon1", card)
+    lay_out(tmp_path / "hwmon2", {**card, "in0_label": "vddgfx", "in1_label": "vddnb"})
+    assert [s.name for s in discover(tmp_path)] == ["amdgpu/PPT", "amdgpu-apu/PPT"]
+
+
 @pytest.mark.parametrize("older", [(), ("power1_oem_info",), ("power1_average", "power1_oem_info")])
 def test_acpi_power_meters_are_named_by_their_oem_info(
     tmp_path: Path, older: tuple[str, ...]

@@ -9,6 +9,7 @@ import pytest
 from contract.tests.refusal import refuses
 from fde_instruments.sources.nvml import NvmlSource
 from fde_instruments.tests.gauges import NEVER_S, compile_nvml
+from instrumentation.sources import coverage
 from instrumentation.sources.counter import ReadFailure, Reading, difference
 
 
@@ -28,6 +29,26 @@ def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.Mon
     assert {
         reading.error for reading in source.read().values() if isinstance(reading, ReadFailure)
     } == {"GPU is lost"}
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("card", "name", "covers"),
+    [
+        ("NVIDIA H100 80GB HBM3", "gpu-0", "accelerator"),
+        ("NVIDIA GH200 480GB", "superchip-0", "module"),
+        ("NVIDIA GB200", "superchip-0", "module"),
+        ("NVIDIA GeForce GTX 1080", "gpu-0", "accelerator"),
+    ],
+)
+def test_a_counter_covers_what_its_card_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: str, name: str, covers: str
+) -> None:
+    monkeypatch.setenv("FDE_TEST_CARD", card)
+    source = NvmlSource.open(str(compile_nvml(tmp_path, monkeypatch, "1500 90000\n")), NEVER_S)
+    assert source.names == (name, f"{name}/power")
+    category = coverage.table().category(name, source.names)
+    assert category is not None and category.name == covers
     source.close()
 
 
