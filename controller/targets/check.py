@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 
 from agent import needs
@@ -98,12 +96,14 @@ def _check_host(
 def _print_outcomes(title: str, outcomes: Sequence[CheckOutcome], say: Say) -> None:
     """Print one line for each group of equal outcomes, then the counts."""
     say(f"\nCHECKS  {title}\n")
-    for key, group in groupby(outcomes, attrgetter("state", "sentence", "remedy")):
-        state, sentence, remedy = key
-        codes = [outcome.code for outcome in group]
-        if len(codes) > 1:
-            sentence, codes = f"{sentence} {', '.join(codes)}", [f"{len(codes)} checks"]
-        _print_wrapped(f"  {MARKS[state]}  {codes[0]}", sentence, say)
+    groups = defaultdict(list)
+    for outcome in outcomes:
+        groups[outcome.state, outcome.sentence, outcome.remedy].append(outcome.code)
+    for (state, sentence, remedy), codes in groups.items():
+        several = len(codes) > 1
+        name = f"{len(codes)} checks" if several else codes[0]
+        text = f"{sentence} {', '.join(codes)}" if several else sentence
+        _print_wrapped(f"  {MARKS[state]}  {name}", text, say)
         if remedy:
             _print_wrapped("", f"→ {remedy}", say)
     count = Counter(outcome.state for outcome in outcomes)
