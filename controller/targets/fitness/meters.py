@@ -131,6 +131,14 @@ def channels(scene: Scene) -> Iterator[CheckOutcome]:
     if not watts:
         yield not_made("No meter was heard.")
         return
+    at_system = [m.name for m in scene.target.meters if "system" in m.channels.values()]
+    if len(at_system) > 1:
+        yield failed(
+            f"{', '.join(at_system)} each have a channel system: each may be only a part of it.",
+            "Keep system for the meter of the whole machine; call those at supplies psu1, psu2.",
+            meters=at_system,
+        )
+        return
     system_w = watts.get("system")
     if system_w is None:
         sentence = "No channel is called system: the whole machine's energy is not measured."

@@ -237,6 +237,12 @@ def meter(**changes: Any) -> Callable[[Scene], Scene]:
     return lambda scene: replace(scene, target=replace(scene.target, meters=(entry(**changes),)))
 
 
+def two_meters(scene: Scene) -> Scene:
+    meters = tuple(entry(name=name) for name in ("meter0", "meter1"))
+    probes = {meter.name: HEARD for meter in meters}
+    return replace(scene, target=replace(scene.target, meters=meters), probes=probes)
+
+
 def asleep(**changes: Any) -> Callable[[Scene], Scene]:
     return on_host(sleep=schema.read(SleepState, {**AWAKE, "masked": False, **changes}))
 
@@ -344,6 +350,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "gaps": (heard(gaps=3), "meter-rate", "warn"),
     "swapped": (heard(watts={"system": 2.0, "drive": 20.0}), "meter-channels", "fail"),
     "unplugged": (heard(watts={"system": 0.0}), "meter-channels", "fail"),
+    "two supplies": (two_meters, "meter-channels", "fail"),
     "no system": (heard(watts={"drive": 2.0}), "meter-channels", "warn"),
     "over range": (heard(over_range=4), "meter-channels", "fail"),
     "numbered": (meter(port="/dev/ttyUSB0"), "meter-name", "warn"),
