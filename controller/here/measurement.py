@@ -118,13 +118,14 @@ def require_consent(at_terminal: bool) -> None:
 
 def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
     """Measure and return the folder of the sealed suite; nothing else stays, however it ends."""
+    end_s = time.monotonic() + options.minutes * 60
     remove_remains(base, say)
     say("preparing the file")
     inventory = _write_inventory(base, machine, options)
     try:
         _play("site.yml", base, {"assets_kernel": str(base / "tree.tar.gz"), "assets_clip_s": 0})
         (target,) = playbook.resolve(inventory).targets
-        return _run(base, target, machine, options, say)
+        return _run(base, target, machine, options, say, end_s=end_s)
     finally:
         with uninterrupted():
             remove_remains(base, say)
@@ -179,9 +180,16 @@ def _dmcrypt(name: str, cipher: str, key_bits: int) -> dict[str, str | int]:
     return {"name": name, "kind": "dmcrypt", "disk": "plain", "cipher": cipher, **sizes}
 
 
-def _run(base: Path, target: TargetDocument, machine: Machine, options: Options, say: Say) -> Path:
-    """Plan as many blocks as the minutes allow, and run them; return the suite's folder."""
-    end_s = time.monotonic() + options.minutes * 60
+def _run(
+    base: Path,
+    target: TargetDocument,
+    machine: Machine,
+    options: Options,
+    say: Say,
+    *,
+    end_s: float,
+) -> Path:
+    """Run as many blocks as end by `end_s` of the monotonic clock; return the suite's folder."""
     fitness.require_ready([target], options.out, say, allowed=["power"])
     plans = plan_folders.Options(
         suite=SUITE,
