@@ -241,9 +241,8 @@ def test_samples_that_do_not_follow_from_the_raw_bytes_are_found_and_not_used(fo
     assert load(folder).equals(honest)
 
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("recipes.md", "library.md"))
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGES, re.M | re.S)
+PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 THREE_BLOCKS = Options(blocks=3, interval_ms=100, workloads=("file_io", "kernel_grep"))
 
 

@@ -178,7 +178,7 @@ def accuracy(scene: Scene) -> Iterator[CheckOutcome]:
         chosen = {name for name, value in (meter.settings or {}).items() if value}
         setting_names = {field.name for field in fields(registry.load(meter.kind).Settings)}
         if setting_names >= _RANGES and not chosen >= _RANGES:
-            remedy = "Make a ranging run (docs/hardware.md) and set what it prints."
+            remedy = "Make a ranging run (docs/meters.md) and set what it prints."
             sentence = f"{meter.name} chooses its ranges, and its accuracy changes with them."
             yield warned(sentence, remedy)
         else:
