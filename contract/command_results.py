@@ -9,8 +9,17 @@ from typing import Any, Literal
 from contract.disks import DiskAnswer
 from contract.measured_command import CommandDocument
 from contract.notes import ContrastResult, Note
+from contract.problem import Problem
 
 State = Literal["pass", "warn", "fail", "not_made"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command failed before it had a result; the first problem is the one to start with."""
+
+    ok: Literal[False]
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
@@ -325,4 +334,4 @@ COMMANDS: dict[str, type[Any]] = {
     "meters": MetersResult,
     "measure": CommandDocument,
 }
-"""The shape of each command's document; `data/schema/fde-COMMAND.json` is made from it."""
+"""The shape of each command's document; `data/schema/fde-COMMAND.json` is this or `Failure`."""

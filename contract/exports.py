@@ -20,6 +20,7 @@ from contract.interrupts import ENDING, noted_signals, uninterrupted
 WAIT_S = 0.1
 READER_LIMIT_S = 10.0  # for the reader of a named pipe to open it
 PIECE_BYTES = select.PIPE_BUF  # a pipe accepts this much at once if poll(2) reports it writable
+SHOWN = "The result so far was shown."  # a note of an error, after which no other document follows
 # The folder is read-only although the file is not, or the file is a mount point in a container.
 NO_RENAME = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS)
 

@@ -35,8 +35,11 @@ inventory where the lab is up and none is named.
 ![The help page of fde: its commands by subject, examples, exit status, environment](fde-help.svg)
 
 With `--json` a command with results prints one document alone on standard output, by the schema
-named below, and its text on standard error. Suites are written to `data/suites` in a
-checkout, elsewhere to `fde-suites` in the current folder, or where `--out` points.
+named below, and its text on standard error. If it fails, the document has `ok` false and the
+`problems`, each with `code`, `facts`, `sentence` and `remedy`.
+
+Suites are written to `data/suites` in a checkout, elsewhere to `fde-suites` in the current folder,
+or where `--out` points.
 """
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from contract.command_results import COMMANDS
+from contract.command_results import COMMANDS, Failure
 from contract.documents import DOCUMENTS
 from contract.places import SCHEMAS
 from contract.schema import Items, Range, Text, is_mapping, layout_of
@@ -68,7 +68,9 @@ def _keywords(limit: Range | Text | Items) -> dict[str, Any]:
 
 def texts() -> dict[str, str]:
     """Return the files of `data/schema/`, by name."""
-    printed = {f"fde-{name}": (f"fde {name} --json", shape) for name, shape in COMMANDS.items()}
+    printed = {
+        f"fde-{name}": (f"fde {name} --json", shape | Failure) for name, shape in COMMANDS.items()
+    }
     return {
         f"{name}.json": json.dumps(
             {"$schema": DIALECT, "title": title, **schema(shape)}, ensure_ascii=False, indent=1

@@ -26,17 +26,17 @@ from typer.exceptions import TyperException
 
 from analysis.rounding import POLARS_WARNING
 from contract import exports, installation, names, places
-from contract.errors import AgentError
+from contract.command_results import Failure
+from contract.errors import AgentError, ControllerError
 from contract.interrupts import term_interrupts
 from controller.cli import here, measured_command, meters, results, suites, targets
-from controller.cli.options import Command, Group
-from controller.cli.output import complain, unwritten
+from controller.cli.options import Command, Group, Request
+from controller.cli.output import complain, show_document, unwritten
 from controller.cli.password import ask_password
 from controller.planning.known_names import suite_names
 from controller.sharing import sandbox
 
 NO_READER = 128 + signal.SIGPIPE
-LIMITS_REMEDY = "Raise the limits (`ulimit -a`), or install the package again."
 NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
 LEAST_SIZE = (
     10  # of a terminal; Rich would take a smaller one of COLUMNS or LINES, and print nothing
@@ -132,15 +132,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
+    unwritten.clear()
+    request = Request("--json" in argv)
+    return _settle_output(guarded(lambda: _dispatch(argv, request), request))
+
+
+def _dispatch(argv: Sequence[str], request: Request) -> int | bool | None:
     try:
         Path.cwd()
     except OSError as error:
-        return _report(f"The current folder is gone ({error.strerror}). Change to another.", 1)
-    unwritten.clear()
-    return _settle_output(guarded(lambda: _dispatch(argv)))
-
-
-def _dispatch(argv: Sequence[str]) -> int | bool | None:
+        raise ControllerError("current-folder-gone", reason=error.strerror) from error
     sandbox.require_address_space(argv)
     if bundles := sandbox.bundles(argv):
         if sandbox.command_of(argv) != "notebook" or "--json" in argv:
@@ -151,7 +152,7 @@ def _dispatch(argv: Sequence[str]) -> int | bool | None:
         if trial.returncode:
             return trial.returncode
     try:
-        return _command()(argv, prog_name="fde", standalone_mode=False)
+        return _command()(argv, prog_name="fde", standalone_mode=False, obj=request)
     except SystemExit:  # of Typer or Rich, if the reader of their output is gone
         return NO_READER
 
@@ -209,28 +210,47 @@ def _command() -> Callable[..., int | bool | None]:
     return typer.main.get_command(app).main
 
 
-def guarded(work: Callable[[], int | bool | None]) -> int:
+def guarded(work: Callable[[], int | bool | None], request: Request | None = None) -> int:
     """Call `work` and return its exit status (0 for True and None), or that of its error.
 
-    An error is printed as a sentence on standard error; its status is 1, 2 or 130.
+    An error is printed as a sentence on standard error, and also as a document if `request` is for
+    JSON; its status is 1, 2 or 130.
     """
     try:
         status = work()
         return int(not status) if isinstance(status, bool) else status or 0
-    except TyperException as error:
-        return _report(_usage(error), getattr(error, "exit_code", 1))
-    except AgentError as error:
-        return _report(str(error), error.exit_status)
-    except OSError as error:
-        name = f" {error.filename}" if error.filename else ""
-        no_reader = isinstance(error, BrokenPipeError) and exports.is_abandoned(sys.stdout)
-        message = "" if no_reader else f"Cannot write or read{name}: {error.strerror}."
-        return _report(message, NO_READER if no_reader else 1)
-    except Exception as error:  # noqa: BLE001 (raised again)
-        return _report(_unexpected(error), 1)
-    except KeyboardInterrupt as interrupt:
-        hint = f"; continue with {interrupt}" if str(interrupt) else ""
-        return _report(f"interrupted, what was measured is kept{hint}.", 130)
+    except BaseException as error:  # noqa: BLE001 (raised again)
+        if isinstance(error, BrokenPipeError) and exports.is_abandoned(sys.stdout):
+            return NO_READER
+        failure = _failure(error)
+        if request and request.json and exports.SHOWN not in getattr(error, "__notes__", ()):
+            show_document(Failure(False, failure.problems))
+    if str(failure):
+        complain(str(failure))
+    return failure.exit_status
+
+
+def _failure(error: BaseException) -> AgentError:
+    """Return an error as problems with an exit status; raise one that is a fault of ours."""
+    match error:
+        case AgentError():
+            return error
+        case TyperException():
+            failure = ControllerError("usage", message=_usage(error))
+            failure.exit_status = getattr(error, "exit_code", 1)
+        case OSError():
+            name = f" {error.filename}" if error.filename else ""
+            failure = ControllerError("system-error", name=name, reason=error.strerror)
+        case KeyboardInterrupt():
+            command = str(error)
+            code = "interrupted-resumable" if command else "interrupted"
+            failure = ControllerError(code, command=command)
+            failure.exit_status = 128 + signal.SIGINT
+        case Exception():
+            return _unexpected(error)
+        case _:
+            raise error
+    return failure
 
 
 def _usage(error: TyperException) -> str:
@@ -250,28 +270,20 @@ def _usage(error: TyperException) -> str:
     return f"{option}: {shown} is {words.format(**fault.get('ctx', {}))}." if words else message
 
 
-def _unexpected(error: Exception) -> str:
-    """Return a sentence on an error of libraries, limits or a foreign bundle; raise any other."""
+def _unexpected(error: Exception) -> ControllerError:
+    """Return the error of a library, a limit or a foreign bundle; raise any other."""
     reason = f"{type(error).__name__}: {str(error)[:200]}"
     if isinstance(error, RuntimeWarning) and str(error).startswith(POLARS_WARNING):
         features = str(error).partition("not detected:\n")[2].partition("\n")[0].strip()
         remedy = installation.install("polars[rtcompat]")
-        return (
-            f"This processor lacks what Polars requires: {features}. For another build, {remedy}."
-        )
+        return ControllerError("processor-too-old", features=features, remedy=remedy)
     if isinstance(error, ImportError):
-        return f"A library cannot be loaded ({reason}). {LIMITS_REMEDY}"
+        return ControllerError("library-not-loaded", reason=reason)
     if os.environ.get(sandbox.IS_BOUNDED) == "1":
-        return f"What the bundle holds cannot be read ({reason}): get it again."
+        return ControllerError("bundle-unreadable", reason=reason)
     if isinstance(error, MemoryError) or str(error) == NO_THREAD:
-        return f"Memory or a thread was refused ({reason}). {LIMITS_REMEDY}"
+        return ControllerError("memory-refused", reason=reason)
     raise error
-
-
-def _report(message: str, status: int) -> int:
-    if message:
-        complain(message)
-    return status
 
 
 if __name__ == "__main__":

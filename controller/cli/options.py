@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,8 +62,21 @@ class PlainHelp:
         return parameters
 
 
+@dataclass
+class Request:
+    """Whether a JSON document is due; until the options are parsed, whether --json is a word."""
+
+    json: bool
+
+
 class Command(PlainHelp, TyperCommand):
-    """A command of `fde`."""
+    """A command of `fde`, which takes a `Request` as the object of its context."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if ctx.obj:
+            ctx.obj.json = ctx.params.get("as_json", False)
+        return rest
 
 
 class Group(PlainHelp, TyperGroup):

@@ -29,8 +29,7 @@ def print_result(as_json: bool, work: Callable[[], Result]) -> bool | int:
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         result = work()
     if as_json:
-        document: Any = result
-        show(f"{names.printable_json(strict_json.dumps(asdict(document)))}\n")
+        show_document(result)
     return result.ok or int(getattr(result, "exit_status", 1))
 
 
@@ -55,6 +54,11 @@ unwritten: list[OSError] = []
 def say(line: str) -> None:
     """Print a line without control characters, which could come from a suite or a target."""
     show(f"{names.printable(line)}\n")
+
+
+def show_document(document: Any) -> None:
+    """Print a dataclass as one JSON document."""
+    show(f"{names.printable_json(strict_json.dumps(asdict(document)))}\n")
 
 
 def show(text: str) -> None:

@@ -49,7 +49,13 @@ def run(
         if not sources.opened and not options.meters:
             raise choice.no_source_error(sources)
         with term_interrupts(*ENDING), record_meters(options.meters, options.keep) as meters:
-            return Measurement(commands, options, sources, meters).run()
+            measurement = Measurement(commands, options, sources, meters)
+            try:
+                return measurement.run()
+            except BaseException as error:
+                if measurement.trials:
+                    error.add_note(exports.SHOWN)
+                raise
 
 
 class Measurement:
@@ -86,17 +92,18 @@ class Measurement:
             is_interrupt = isinstance(error, KeyboardInterrupt)
             if self.trials:
                 self._show(self._document("interrupted" if is_interrupt else str(error or "")))
-        if error is not None and not is_interrupt:
+        if error is not None:
             raise error
-        return 130 if is_interrupt else 0  # the exit code of a shell for Ctrl-C
+        return 0
 
     def _measure(self) -> None:
         """Run the warm-up and all blocks."""
         for number in range(self._options.warmup):
             for index in self._order():
-                show.progress(f"warm-up {number + 1}/{self._options.warmup}")
-                self._prepare(index)
-                self._execute(index)
+                run = f"warm-up {number + 1}/{self._options.warmup}"
+                show.progress(run)
+                self._prepare(index, run)
+                self._execute(index, run)
         self.measure_block()
         self._main_component(self._objections(self.trials))  # fail early if a counter stands still
         while len(self.trials) < self._options.runs * len(self._commands):
@@ -109,13 +116,14 @@ class Measurement:
         number = len(self.trials) // len(self._commands)
         for place, index in enumerate(self._order()):
             self._meters.recorders.tend()
-            show.progress(f"block {number + 1}/{self._options.runs}, run {place + 1}")
-            self._prepare(index)
+            run = f"block {number + 1}/{self._options.runs}, run {place + 1}"
+            show.progress(run)
+            self._prepare(index, run)
             _, start = sources.edges()
             rest_ns, rest_readings = monotonic_ns(), dict[str, Used]()
             if rest_s:
                 _, rest_readings, start = sources.during(lambda: time.sleep(rest_s), start)
-            execution, readings, _ = sources.during(partial(self._execute, index), start)
+            execution, readings, _ = sources.during(partial(self._execute, index, run), start)
             # Only our own reads are between rest and run, so they share an edge.
             rest_span = (rest_ns, execution.t_start_ns) if rest_s else None
             block.append(
@@ -126,17 +134,17 @@ class Measurement:
     def _order(self) -> list[int]:
         return self._random.sample(range(len(self._commands)), len(self._commands))
 
-    def _prepare(self, index: int) -> None:
+    def _prepare(self, index: int, run: str) -> None:
         if commands := self._options.prepare:
             command = commands[index if len(commands) > 1 else 0]
             with open_output(NULL) as output:
-                _require_success("prepare-failed", command, execute(command, output))
+                _require_success("prepare-failed", command, execute(command, output), run)
 
-    def _execute(self, index: int) -> Execution:
+    def _execute(self, index: int, run: str) -> Execution:
         with open_output(self._options.output) as output:
             execution = execute(self._commands[index], output)
         if not self._options.ignore_failure:
-            _require_success("command-failed", self._commands[index], execution)
+            _require_success("command-failed", self._commands[index], execution, run)
         return execution
 
     def _main_component(self, objections: Mapping[str, Objection]) -> str:
@@ -225,7 +233,7 @@ class Measurement:
                     exports.export(path, [as_utf8(content).encode()])
 
 
-def _require_success(code: str, command: Command, execution: Execution) -> None:
+def _require_success(code: str, command: Command, execution: Execution, run: str) -> None:
     if execution.exit_code:
         ended = describe_failure(execution.exit_code)
-        raise ControllerError(code, command=printable(command.name), ended=ended)
+        raise ControllerError(code, command=printable(command.name), ended=ended, run=run)

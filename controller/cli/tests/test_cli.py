@@ -21,7 +21,7 @@ import jsonschema
 import pytest
 
 from contract import places, schema
-from contract.command_results import COMMANDS
+from contract.command_results import COMMANDS, Failure
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
 from contract.plan import read_target
@@ -36,7 +36,7 @@ from controller.targets.answers import Survey
 from controller.targets.connection import TargetError
 from controller.targets.tests.test_init import surveyed
 from controller.tests import examples
-from controller.tests.command import Fde
+from controller.tests.command import Fde, Printed
 from validation import commands_page
 from validation.synthetic.suite import Options, write_suite
 
@@ -120,8 +120,7 @@ def test_a_command_ends_with_its_status_and_prints_only_its_document(
         fde(command, *arguments, status=status)
         return
     document = json.loads(fde(command, *arguments, "--json", status=status).out)
-    published = json.loads((places.SCHEMAS / f"fde-{command}.json").read_text(encoding="utf-8"))
-    jsonschema.validate(document, published)
+    jsonschema.validate(document, _published(command))
     schema.read(COMMANDS[command], document)
     assert document["ok"] is (status == 0)
 
@@ -272,8 +271,8 @@ def test_a_missing_inventory_is_named_with_its_remedy(
     [
         (ControllerError("No\nway."), 1, "fde: No way.\n"),
         (PermissionError(13, "Permission denied", "x"), 1, "read x: Permission denied"),
-        (KeyboardInterrupt(), 130, "interrupted, what was measured is kept."),
-        (KeyboardInterrupt("fde resume s"), 130, "kept; continue with fde resume s."),
+        (KeyboardInterrupt(), 130, "fde: Interrupted.\n"),
+        (KeyboardInterrupt("fde resume s"), 130, "kept. Continue with fde resume s.\n"),
         (ImportError("a.so: failed to map"), 1, "fde: A library cannot be loaded"),
         (MemoryError(), 1, "fde: Memory or a thread was refused"),
         (RuntimeError("can't start new thread"), 1, "fde: Memory or a thread was refused"),
@@ -288,6 +287,63 @@ def test_exceptions_become_one_sentence_and_a_status(
     assert guarded(fail) == status
     captured = capsys.readouterr().err
     assert message in captured and captured.count("\n") == 1
+
+
+def _published(command: str) -> Any:
+    return json.loads((places.SCHEMAS / f"fde-{command}.json").read_text(encoding="utf-8"))
+
+
+def _failure(printed: Printed, command: str) -> Failure:
+    """Return the document of a failed command, whose sentence is also on standard error."""
+    document = json.loads(printed.out)
+    jsonschema.validate(document, _published(command))
+    failure = schema.read(Failure, document)
+    assert printed.err.endswith(f"fde: {' '.join(map(str, failure.problems))}\n")
+    return failure
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_wrong_option_is_a_document_too(command: str, fde: Fde) -> None:
+    printed = fde(command, "--json", "--nonesuch", status=2)
+    assert [problem.code for problem in _failure(printed, command).problems] == ["usage"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("check --inventory nowhere", "not-found"),
+        ("here --folder nowhere", "no-folder"),
+        ("plan --suite smoek --inventory i", "unknown-name"),
+        ("run nowhere", "suite-folder-unusable"),
+        ("resume nowhere", "suite-folder-unusable"),
+        ("report nowhere", "no-suite-folder"),
+        ("verify nowhere", "no-suite-folder"),
+        ("summary nowhere", "no-suite-folder"),
+        ("compare nowhere n", "no-suite-folder"),
+        ("publish nowhere", "no-suite-folder"),
+        ("notebook nowhere", "no-suite-folder"),
+        ("measure --export-json no/such -- true", "system-error"),
+    ],
+)
+def test_a_command_that_fails_prints_its_problems_as_its_document(
+    words: str, code: str, fde: Fde
+) -> None:
+    command, *arguments = words.split()
+    failure = _failure(fde(command, "--json", *arguments, status=1), command)
+    assert [problem.code for problem in failure.problems] == [code]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report nowhere",
+        "measure --export-json no/such -- jq --json",
+        "measure --export-json no/such jq --json",
+    ],
+)
+def test_a_command_without_json_that_fails_prints_no_document(words: str, fde: Fde) -> None:
+    printed = fde(*words.split(), status=1)
+    assert printed.err.count("fde: ") == 1 and not printed.out
 
 
 def test_the_default_suite_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 
 from contract import schema
+from contract.command_results import Failure
 from contract.errors import ControllerError
 from contract.measured_command import CommandDocument, Trial
 from contract.places import ROOT
 from contract.tests.refusal import refuses
 from controller.cli import app
+from controller.cli.options import Request
 from controller.measured_command import evaluate
 from controller.measured_command.execute import describe_failure
 from controller.measured_command.measure import run
@@ -160,7 +162,8 @@ def test_a_failing_command_ends_the_measurement_after_complete_blocks(
 ) -> None:
     log, path = bench.folder / "log", bench.folder / "out.json"
     failing = Command("third time", ("sh", "-c", f"echo x >> {log}; [ $(wc -l < {log}) -lt 3 ]"))
-    with refuses("command-failed", command="third time", ended="failed with exit code 1"):
+    ended, run = "failed with exit code 1", "block 3/5, run 1"
+    with refuses("command-failed", command="third time", ended=ended, run=run):
         bench.run([failing], export_json=path, runs=5)
     outcome = schema.read(CommandDocument, json.loads(path.read_text()))
     assert (outcome.ok, outcome.blocks) == (False, 2)
@@ -229,6 +232,21 @@ def test_a_command_that_cannot_run_has_the_exit_status_of_a_shell(
     with contextlib.chdir(bench.folder):
         assert app.guarded(lambda: bench.run(commands)) == status
     assert capsys.readouterr().err.count("fde: ") == 1
+
+
+@pytest.mark.parametrize(("failing_run", "shape"), [(1, Failure), (2, CommandDocument)])
+@pytest.mark.parametrize("end", ["exit 3", "kill -INT $PPID; sleep 9"])
+def test_a_measurement_that_fails_prints_one_document(
+    failing_run: int, shape: type[Any], end: str, bench: Bench, capsys: Captured
+) -> None:
+    log = bench.folder / "log"
+    line = f"echo x >> {log}; [ $(wc -l < {log}) -lt {failing_run} ] || {{ {end}; }}"
+    failing = Command("c", ("sh", "-c", line))
+    status = app.guarded(lambda: bench.run([failing], json=True, runs=5), Request(json=True))
+    printed = capsys.readouterr()
+    assert status == (1 if "exit" in end else 130)
+    assert schema.read(shape, json.loads(printed.out)).ok is False
+    assert printed.err.count("fde: ") == 1
 
 
 def test_signals_with_and_without_a_name_are_described() -> None:
