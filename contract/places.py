@@ -99,10 +99,11 @@ def build_folder() -> Path:
 def state_folder() -> Path:
     """Return the user's folder for data that outlives a command.
 
-    Raises ControllerError if the user has no home directory.
+    A relative XDG_STATE_HOME is ignored, as the XDG Base Directory Specification requires. Raises ControllerError if the user has no home directory.
     """
-    if state := os.environ.get("XDG_STATE_HOME"):
-        return Path(state) / "fde-testbed"
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if state.is_absolute():
+        return state / "fde-testbed"
     try:
         return Path.home() / ".local" / "state" / "fde-testbed"
     except RuntimeError:

@@ -73,3 +73,12 @@ def test_a_key_that_others_can_read_is_refused(ours: Path) -> None:
     (state_folder() / "derived.key").chmod(0o644)
     with refuses("secret-open"):
         derived.is_ours(ours, TABLE, "seal")
+
+
+@pytest.mark.parametrize("variable", ["", "state", "./state", "~/state"])
+def test_a_relative_state_folder_is_ignored(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", variable)
+    assert state_folder() == tmp_path / ".local" / "state" / "fde-testbed"
