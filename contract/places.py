@@ -99,7 +99,8 @@ def build_folder() -> Path:
 def state_folder() -> Path:
     """Return the user's folder for data that outlives a command.
 
-    A relative XDG_STATE_HOME is ignored, as the XDG Base Directory Specification requires. Raises ControllerError if the user has no home directory.
+    A relative XDG_STATE_HOME is ignored, as the XDG Base Directory Specification requires. Raises
+    ControllerError if the user has no home directory.
     """
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if state.is_absolute():
