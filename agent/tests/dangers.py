@@ -1,6 +1,6 @@
-"""Create dangerous situations in the guest, and write the page that lists them.
+"""Create dangerous situations in the guest, and list them.
 
-`python -m agent.tests.dangers` writes the list of `docs/dangers.md` from the rows; each is a test.
+`python -m agent.tests.dangers` prints the rows; each is a test.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.storage import secrets as pin_tries
-from agent.tests.guest import CODE, FOLDER, REPOSITORY, Guest
+from agent.tests.guest import CODE, FOLDER, Guest
 from drive.tests.guest_sed import SCRIPTS
-from drive.tests.marked import insert
 
-DOCUMENT = REPOSITORY / "docs" / "dangers.md"
-BEGIN = "<!-- list of dangers: begin (written by python -m agent.tests.dangers) -->"
-END = "<!-- list of dangers: end -->"
 _CHUNK_BYTES = 2**20
 # Makes a folder a root to live in, read-only, so that nothing is written while it is one.
 _ROOT = """cd $1; mkdir usr proc sys dev run etc opt tmp var
@@ -208,13 +204,8 @@ def plain_words(text: str) -> str:
     return text.strip()
 
 
-def page_lines(rows: Iterable[Row]) -> list[str]:
-    """Return the page's line of each row."""
-    return [f"- {'*done:* ' * row.allowed}{row.situation} (`{row.name}`)" for row in rows]
-
-
 if __name__ == "__main__":
     from agent.tests.danger_rows import ROWS
 
-    page = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(insert(page, BEGIN, END, "\n".join(page_lines(ROWS))), encoding="utf-8")
+    for row in ROWS:
+        print(f"{row.name}: {'allowed: ' * row.allowed}{row.situation}")

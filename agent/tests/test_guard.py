@@ -40,7 +40,6 @@ from agent.storage.opal_ioctl import Discovery, Geometry, OpalError, Status
 from agent.storage.uses import Use
 from agent.tests import dangers
 from agent.tests.builders import FRESH, OWNED, SECRETS, LoopDisks, storage_spec
-from agent.tests.danger_rows import ROWS
 from contract.files import json_text
 from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Extent
@@ -695,13 +694,6 @@ def test_prepare_writes_no_disk_if_one_is_refused(loop: LoopDisks) -> None:
     codes = [refusal.code for refusal in refused.value.problems]
     assert codes == ["other-serial", "other-serial", "foreign-signature"]
     assert before == [loop.contents(each) for each in (first, second)]
-
-
-def test_docs_dangers_md_lists_every_row() -> None:
-    """What comes of each, the tests in the guest see."""
-    _, _, listing = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
-    lines = listing.partition(dangers.END)[0].strip().splitlines()
-    assert lines == dangers.page_lines(ROWS), "run python -m agent.tests.dangers"
 
 
 def test_the_hash_of_a_sparse_file_depends_on_places(tmp_path: Path) -> None:

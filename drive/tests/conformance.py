@@ -2,7 +2,7 @@
 
 A test claims cells by `@pytest.mark.conformance(host, "Method Table", …)`, or "Method Table
 refused" where the drive is right to refuse. While it runs, the drive's own record of calls is held
-against the claims. `python -m drive.tests.conformance` writes the table into drive/README.md.
+against the claims. `python -m drive.tests.conformance` prints the table.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drive.tests.marked import insert
-
 TESTS = Path(__file__).resolve().parent
-DOCUMENT = TESTS.parent / "README.md"
-BEGIN = "<!-- conformance table: begin (written by python -m drive.tests.conformance) -->"
-END = "<!-- conformance table: end -->"
 MARKER = "conformance"
 REFUSED = " refused"
 
@@ -116,5 +111,4 @@ def _cell(references: set[tuple[bool, int]]) -> str:
 
 
 if __name__ == "__main__":
-    page = insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, render(collect()))
-    DOCUMENT.write_text(page, encoding="utf-8")
+    print(render(collect()))
