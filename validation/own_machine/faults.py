@@ -147,10 +147,9 @@ class Attempt:
         deadline_s = time.monotonic() + MOMENT_LIMIT_S
         condition = moment.replace("DISK", self.file)
         while self.process.poll() is None and time.monotonic() < deadline_s:
-            wait = (
-                f"for i in $(seq 40); do if {condition}; then echo yes; exit; fi; sleep 0.05; done"
-            )
-            if "yes" in self.machine.root(wait):
+            # Seldom: the agent waits until nothing else runs on the machine.
+            poll = f"for i in $(seq 60); do if {condition}; then echo yes; exit; fi; sleep 0.5"
+            if "yes" in self.machine.root(f"{poll}; done"):
                 return True
         return False
 
@@ -222,11 +221,11 @@ def faults() -> Iterator[Fault]:
     remove = "rm -f /var/tmp/fde-here.disk"
     yield Fault("file-replaced", root(REPLACE), MOUNTED, after=remove, stays=True)
     yield own_folder("ext4", "unmounted", root(f"umount -l {FOLDER}"), MOUNTED)
-    yield Fault("loops-used", interrupt, CRYPT, before=USE_LOOPS, after=FREE_LOOPS)
+    yield Fault("loops-used", interrupt, MOUNTED, before=USE_LOOPS, after=FREE_LOOPS)
     yield Fault("second-at-once", second, MOUNTED)
     for name in FILE_SYSTEMS:
-        yield own_folder(name, f"folder-{name}", interrupt, CRYPT)
-    yield Fault("sudo-password", interrupt, CRYPT, sudo=Sudo.PASSWORD, passwords=(PASSWORD,))
+        yield own_folder(name, f"folder-{name}", interrupt, MOUNTED)
+    yield Fault("sudo-password", interrupt, MOUNTED, sudo=Sudo.PASSWORD, passwords=(PASSWORD,))
     yield Fault("sudo-wrong-password", sudo=Sudo.PASSWORD, passwords=("no", "no", "no"))
     yield Fault("sudo-denied", sudo=Sudo.DENIED, passwords=(PASSWORD,))
     yield Fault("sudo-missing", sudo=Sudo.MISSING)
