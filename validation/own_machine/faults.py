@@ -32,7 +32,7 @@ CRYPT = f"{MOUNTED} && dmsetup table --target crypt | grep -q crypt"
 
 # A separate file system for the folder, on a drive of the guest.
 CLEAR = f"umount -q {FOLDER} || true; wipefs --quiet --all {DRIVE}; mkdir -p {FOLDER}\n"
-OWN = f"\nchown {USER}: {FOLDER}"
+OWN = f"\nchmod 1777 {FOLDER}"
 LUKS = (
     f"printf x | cryptsetup luksFormat --batch-mode --pbkdf-force-iterations 4 "
     f"--pbkdf-memory 32 --pbkdf-parallel 1 {DRIVE} -; "
@@ -148,7 +148,7 @@ class Attempt:
         condition = moment.replace("DISK", self.file)
         while self.process.poll() is None and time.monotonic() < deadline_s:
             # Seldom: the agent waits until nothing else runs on the machine.
-            poll = f"for i in $(seq 60); do if {condition}; then echo yes; exit; fi; sleep 0.5"
+            poll = f"for i in $(seq 20); do if {condition}; then echo yes; exit; fi; sleep 0.5"
             if "yes" in self.machine.root(f"{poll}; done"):
                 return True
         return False
