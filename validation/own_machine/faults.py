@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.places import MOUNT_POINT
-from validation.own_machine.machine import PASSWORD, USER, OwnMachine, Sudo
+from validation.own_machine.machine import PASSWORD, SUDO, SUDOERS, USER, OwnMachine, Sudo
 from validation.own_machine.traces import differences
 
 FOLDER = "/srv/folder"
 HOME = f"/home/{USER}"
 DRIVE = "/dev/nvme0n1"
-# What stays: the user's suites, and the settings of the programs that he ran.
-KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/"
+# What stays: the user's suites, and the settings of the programs that he ran. The trials change sudo.
+KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/|{SUDO}|{SUDOERS}"
 MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
 LEAST_MINUTES = 2
 PREPARING = "preparing the file"
