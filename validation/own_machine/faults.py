@@ -17,7 +17,7 @@ from validation.own_machine.traces import differences
 FOLDER = "/srv/folder"
 HOME = f"/home/{USER}"
 DRIVE = "/dev/nvme0n1"
-# What stays: the user's suites, and the settings of the programs that he ran. The trials change sudo.
+# What stays: suites, and settings of the programs that the user ran. The trials change sudo.
 KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/|{SUDO}|{SUDOERS}"
 MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
 LEAST_MINUTES = 2
