@@ -86,10 +86,15 @@ def _size_bytes(disk: Disk) -> int | None:
         raise _error("unreadable", disk, error=error.strerror or "") from error
     if not stat.S_ISREG(status.st_mode) or status.st_uid or status.st_nlink != 1:
         raise _error("foreign", disk)
-    table = disk_facts.read_table(str(path), sector_bytes(path.parent))
-    if table is None or table.id.lower() != disk_facts.disk_uuid(disk.serial):
+    if not _is_marked(str(path), sector_bytes(path.parent), disk):
         raise _error("foreign", disk)
     return status.st_size
+
+
+def _is_marked(path: str, sector: int, disk: Disk) -> bool:
+    """Return whether a file or loop device has the partition table of this disk."""
+    table = disk_facts.read_table(path, sector)
+    return table is not None and table.id.lower() == disk_facts.disk_uuid(disk.serial)
 
 
 def _require_real(disk: Disk, folder: Path) -> None:
@@ -219,10 +224,17 @@ def remove(disk: Disk) -> bool:
 
 
 def _linked_loop(disk: Disk) -> str | None:
-    """Return the loop device of our link, if it has the disk's file or had it under its name."""
+    """Return the loop device of our link, if it has the disk's file or had it under its name.
+
+    A file whose folder was unmounted has another path; its mark is still ours.
+    """
     name = devices.kernel_name(disk.by_id)
     file = devices.loop_file(name) if name else None
-    return name if file in (disk.file, f"{disk.file}{DELETED}") else None
+    if name is None or file is None:
+        return None
+    is_named = file in (disk.file, f"{disk.file}{DELETED}")
+    is_ours = is_named or _is_marked(f"/dev/{name}", devices.block_bytes(name), disk)
+    return name if is_ours else None
 
 
 def _detach(name: str) -> None:
