@@ -117,7 +117,10 @@ def require_consent(at_terminal: bool) -> None:
 
 
 def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
-    """Measure and return the folder of the sealed suite; nothing else stays, however it ends."""
+    """Measure and return the folder of the sealed suite; nothing else stays, however it ends.
+
+    Raises HereError, ControllerError.
+    """
     end_s = time.monotonic() + options.minutes * 60
     remove_remains(base, say)
     say("preparing the file")
@@ -126,6 +129,10 @@ def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
         _play("site.yml", base, {"assets_kernel": str(base / "tree.tar.gz"), "assets_clip_s": 0})
         (target,) = playbook.resolve(inventory).targets
         return _run(base, target, machine, options, say, end_s=end_s)
+    except ControllerError as error:
+        if error.code == "agent-gave-up":  # its remedy is to resume, which `here` does not
+            raise HereError("gave-up", reason=error.facts["reason"]) from error
+        raise
     finally:
         with uninterrupted():
             remove_remains(base, say)

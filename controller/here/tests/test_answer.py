@@ -25,11 +25,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_answer_fits_a_terminal_and_has_the_reports_figures(suite: Path) -> None:
-    given = answer(suite, suite / "report.html", MACHINE)
-    assert len(given.lines) <= 25
-    assert max(map(len, given.lines[:-2])) <= WIDTH  # paths may be longer
+    result = answer(suite, suite / "report.html", MACHINE)
+    assert len(result.lines) <= 25
+    assert max(map(len, result.lines[:-2])) <= WIDTH  # paths may be longer
     contrasts = {c.other: c.comparison for c in results(suite).contrasts if c.base == "plain"}
-    overall = {cost.configuration: cost for cost in given.costs if cost.workload == OVERALL}
+    overall = {cost.configuration: cost for cost in result.costs if cost.workload == OVERALL}
     assert set(overall) == set(CONFIGURATIONS) - {"plain"}
     for name, cost in overall.items():
         pair = contrasts[name]
@@ -37,7 +37,7 @@ def test_the_answer_fits_a_terminal_and_has_the_reports_figures(suite: Path) -> 
         assert (cost.ratio, cost.ratio_low, cost.ratio_high, cost.verdict) == (
             *(pair.ratio, pair.low, pair.high, pair.verdict),
         )
-    assert {cost.workload for cost in given.costs} == {
+    assert {cost.workload for cost in result.costs} == {
         *("kernel_tree", "kernel_grep", "sql", "idle", OVERALL),
     }
 
