@@ -66,6 +66,7 @@ def require_writable(path: Path, room_bytes: int) -> None:
             os.posix_fallocate(file.fileno(), 0, room_bytes)
     except OSError as error:
         if not (error.errno in NO_RENAME and os.access(path, os.W_OK)):
+            error.filename = str(path)
             raise
 
 

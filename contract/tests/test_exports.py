@@ -98,8 +98,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # a disk with so much r
 exports.require_writable(Path(sys.argv[1]), 4096)
 try:
     exports.require_writable(Path(sys.argv[1]), 4097)
-except OSError:
-    print("no room")
+except OSError as error:
+    print("no room:", error.filename)
 """
 
 
@@ -114,7 +114,7 @@ def test_checking_for_room_leaves_no_file(tmp_path: Path) -> None:
             cwd=ROOT,
             check=True,
         )
-        assert result.stdout == "no room\n"
+        assert result.stdout == f"no room: {path}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert old.read_bytes() == b"old"
 

@@ -152,9 +152,12 @@ def _dispatch(argv: Sequence[str], request: Request) -> int | bool | None:
         if trial.returncode:
             return trial.returncode
     try:
-        return _command()(argv, prog_name="fde", standalone_mode=False, obj=request)
+        status = _command()(argv, prog_name="fde", standalone_mode=False, obj=request)
     except SystemExit:  # of Typer or Rich, if the reader of their output is gone
         return NO_READER
+    if request.interrupt:
+        raise request.interrupt
+    return status
 
 
 def _settle_output(status: int) -> int:
@@ -239,8 +242,8 @@ def _failure(error: BaseException) -> AgentError:
             failure = ControllerError("usage", message=_usage(error))
             failure.exit_status = getattr(error, "exit_code", 1)
         case OSError():
-            name = f" {error.filename}" if error.filename else ""
-            failure = ControllerError("system-error", name=name, reason=error.strerror)
+            code = "file-error" if error.filename else "system-error"
+            failure = ControllerError(code, path=error.filename, reason=error.strerror)
         case KeyboardInterrupt():
             command = str(error)
             code = "interrupted-resumable" if command else "interrupted"

@@ -64,9 +64,13 @@ class PlainHelp:
 
 @dataclass
 class Request:
-    """Whether a JSON document is due; until the options are parsed, whether --json is a word."""
+    """Whether a JSON document is due, and the interrupt that ended the command.
+
+    Until the options are parsed, `json` is whether --json is a word of the command line.
+    """
 
     json: bool
+    interrupt: KeyboardInterrupt | None = None
 
 
 class Command(PlainHelp, TyperCommand):
@@ -77,6 +81,14 @@ class Command(PlainHelp, TyperCommand):
         if ctx.obj:
             ctx.obj.json = ctx.params.get("as_json", False)
         return rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            if ctx.obj:
+                ctx.obj.interrupt = interrupt  # Typer makes a mere status of it
+            raise
 
 
 class Group(PlainHelp, TyperGroup):

@@ -224,8 +224,9 @@ class Measurement:
         is_taken = any(exports.is_stdout(path) for path, _ in files)
         try:
             exports.show(text, sys.stderr if is_taken else sys.stdout)
-        except OSError:
+        except OSError as error:
             exports.show(text, sys.stderr)
+            error.filename = "standard output"
             raise
         finally:
             for path, content in files:

@@ -25,6 +25,6 @@ def require_known(kind: str, names: Iterable[str], choices: Collection[str]) -> 
 
 
 def inventories_beside(path: Path) -> list[str]:
-    """List the inventories next to a path: folders with a file of hosts."""
-    files = path.parent.glob("*/hosts*")
-    return sorted({str(file.parent) for file in files})
+    """List the inventories next to a path: folders with Ansible's files; /etc has only `hosts`."""
+    names = ("*/hosts.y*ml", "*/hosts.ini", "*/group_vars")
+    return sorted({str(file.parent) for name in names for file in path.parent.glob(name)})

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import pytest
@@ -322,7 +322,7 @@ def test_a_wrong_option_is_a_document_too(command: str, fde: Fde) -> None:
         ("compare nowhere n", "no-suite-folder"),
         ("publish nowhere", "no-suite-folder"),
         ("notebook nowhere", "no-suite-folder"),
-        ("measure --export-json no/such -- true", "system-error"),
+        ("measure --export-json no/such -- true", "file-error"),
     ],
 )
 def test_a_command_that_fails_prints_its_problems_as_its_document(
@@ -344,6 +344,20 @@ def test_a_command_that_fails_prints_its_problems_as_its_document(
 def test_a_command_without_json_that_fails_prints_no_document(words: str, fde: Fde) -> None:
     printed = fde(*words.split(), status=1)
     assert printed.err.count("fde: ") == 1 and not printed.out
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("", "interrupted"), ("fde resume s", "interrupted-resumable")]
+)
+def test_an_interrupt_is_named_with_what_continues(
+    command: str, code: str, fde: Fde, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> NoReturn:
+        raise KeyboardInterrupt(*filter(None, [command]))
+
+    monkeypatch.setattr("controller.cli.results.newest", interrupt)
+    (problem,) = _failure(fde("verify", "--json", status=130), "verify").problems
+    assert (problem.code, problem.facts.get("command")) == (code, command)
 
 
 def test_the_default_suite_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,7 @@ def test_a_result_is_shown_on_standard_error_if_output_fails(where: str, bench: 
         _, printed = process.communicate()
     assert process.returncode == (141 if where == "closed pipe" else 1)
     assert "  energy      2" in printed
+    assert ("standard output: No space" in printed) == (where == "full")
 
 
 def test_a_failed_export_still_shows_the_result(bench: Started) -> None:

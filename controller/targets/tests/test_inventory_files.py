@@ -9,6 +9,7 @@ import pytest
 from contract.errors import ControllerError
 from contract.problem import Problem
 from contract.tests.refusal import refuses
+from controller.planning.known_names import inventories_beside
 from controller.targets.inventory_files import (
     InventoryFiles,
     known_variables,
@@ -201,3 +202,16 @@ def test_a_configuration_of_no_file_is_refused_with_the_nearest(tmp_path: Path) 
     problems_of(tmp_path, targets=ENTRY.format("quiet"))
     with refuses("unknown-name", name="quite", nearest="did you mean quiet?"):
         require_mentioned(["plain", "quite"], (), tmp_path)
+
+
+@pytest.mark.parametrize("file", ["hosts.yml", "hosts.yaml", "hosts.ini", "group_vars/all.yml"])
+def test_a_folder_with_a_file_of_hosts_alone_is_no_near_inventory(
+    file: str, tmp_path: Path
+) -> None:
+    for path in (tmp_path / "etc" / "hosts", tmp_path / "etc" / "hosts.allow"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert inventories_beside(tmp_path / "nope") == []
+    (tmp_path / "mine" / file).parent.mkdir(parents=True)
+    (tmp_path / "mine" / file).touch()
+    assert inventories_beside(tmp_path / "nope") == [str(tmp_path / "mine")]
