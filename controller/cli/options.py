@@ -96,8 +96,10 @@ class Group(PlainHelp, TyperGroup):
 
 
 def list_suites() -> list[Path]:
-    """List the folders of suites and groups in the default folder of suites."""
-    return [path for path in suites_folder().glob("*/") if not path.name.startswith(".")]
+    """List the folders of suites and groups in the default folder of suites; it may hold others."""
+    files = ("plan.json", "group.json")
+    folders = [file.parent for name in files for file in suites_folder().glob(f"*/{name}")]
+    return [path for path in folders if not path.name.startswith(".")]
 
 
 def newest() -> Path:

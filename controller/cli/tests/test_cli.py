@@ -364,10 +364,13 @@ def test_the_default_suite_is_the_newest(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     with refuses("no-suite", folder="fde-suites"):
         options.newest()
-    (tmp_path / "fde-suites" / "mine").mkdir(parents=True)
+    for folder, file in {"mine": "plan.json", "notes": "x", ".copy": "plan.json"}.items():
+        (tmp_path / "fde-suites" / folder).mkdir(parents=True)
+        (tmp_path / "fde-suites" / folder / file).touch()
     assert options.newest() == Path("fde-suites", "mine")
     (tmp_path / "data" / "schema").mkdir(parents=True)
     (tmp_path / "data" / "suites" / "of-a-checkout").mkdir(parents=True)
+    (tmp_path / "data" / "suites" / "of-a-checkout" / "group.json").touch()
     assert options.newest().name == "of-a-checkout"
 
 
