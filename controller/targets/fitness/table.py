@@ -8,7 +8,7 @@ from controller.targets.fitness.diagnosis import Check, by_part
 # Refusals of agent.preflight by the check that reports them.
 SYSTEM = ("distribution", "machine", "no-systemd")
 CRYPTSETUP = ("cryptsetup", "cryptsetup-offered", "cryptsetup-blocks", "cryptsetup-cipher")
-PACKAGES = ("other-database", "no-mysql", "no-package")
+PACKAGES = ("other-database", "no-mysql", "no-package", "programs")
 
 TABLE: tuple[Check, ...] = (
     Check("secrets", "the secrets: rights, completeness", controller_host.secrets_file, False),
