@@ -23,7 +23,7 @@ from urllib.parse import quote
 from contract import schema
 from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.json_paths import Places, value_at
+from instrumentation.meters.json_paths import Places, time_stamps, value_at
 from instrumentation.meters.networked import (
     AVERAGING_UNKNOWN,
     ENERGY_UNITS,
@@ -260,7 +260,11 @@ class HttpMeter(Networked):
                 if _unit_w(unit) != places.power_unit_w:
                     reason = f"the figure is in {unit!r}, not in {places.power_unit_w:g} W"
                     raise AnswerError("configuration", f"{reason}: set power_unit_w")
-        return places.reading(content, self.channels, counter=self.has_energy)
+        reading = places.reading(content, self.channels, counter=self.has_energy)
+        if self.settings.profile != "generic" or self.settings.stamp is not None:
+            return reading
+        marks = (mark for key in self.channels for mark in time_stamps(content, places.power[key]))
+        return replace(reading, age_marks=tuple(dict.fromkeys(marks)))
 
 
 def _unit_w(unit: object) -> float:

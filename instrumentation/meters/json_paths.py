@@ -19,6 +19,14 @@ _ANOTHER_UNIT = 100.0
 _KIND = r"(?:(?:active|act|ac|dc|rms|line|mains|input)[_ ]?)?"
 _VOLTAGE = re.compile(rf"(?i:{_KIND}volt(?:age|s)?(?:_(?P<milli>m)?v)?|[uv])")
 _CURRENT = re.compile(rf"(?i:{_KIND}(?:current|amp(?:ere)?s?)(?:_(?P<milli>m)?a)?|i)")
+# A time stamp of a moment that is not that of a start, an end or a count: its name, and its value.
+_STAMP_NAME = re.compile(
+    r"(?i)(?!.*(?:boot|start|since|reset|begin|install|minute|hour|day|month|next|expir|build"
+    r"|chang|sun))(?:.*(?:time|stamp|date|updated?|seen|sampled|measured|reported|read|clock)"
+    r"(?:_?(?:at|ts|ms|ns|s))?|ts|t|now)"
+)
+_STAMP_TEXT = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d:\d\d.*")
+_UNIX_S = (1e9, 1e11)  # in s; also in ms, µs and ns
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,30 @@ class Places:
                 yield place.rpartition("/")[2]
             elif value:
                 yield from map(str, value if isinstance(value, list) else [value])
+
+
+def time_stamps(document: Any, pointer: str) -> tuple[tuple[str, str], ...]:
+    """Return name and value of the time stamps nearest to a pointer: next to it or further up."""
+    while pointer:
+        pointer = _parent(pointer)
+        beside = value_at(document, pointer)
+        pairs = beside.items() if isinstance(beside, Mapping) else ()
+        stamps = tuple((k, str(v)) for k, v in pairs if _STAMP_NAME.fullmatch(k) and _is_time(v))
+        if stamps:
+            return stamps
+    return ()
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value is a time of day, a date with one, or Unix time in any unit."""
+    if isinstance(value, str) and not value.isdecimal():
+        return bool(_STAMP_TEXT.fullmatch(value))
+    try:
+        seconds = number(value, "time")
+    except AnswerError:
+        return False
+    low, high = _UNIX_S
+    return any(low <= seconds / unit < high for unit in (1, 1e3, 1e6, 1e9))
 
 
 def _parent(pointer: str) -> str:

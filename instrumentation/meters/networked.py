@@ -41,6 +41,7 @@ PROMPT_S = 0.5  # an answer that takes longer is flagged
 USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one took
 ONLY_CHANNEL = "0"
 ENERGY_UNITS = "needs energy_unit_j: 3600 for Wh, 3600000 for kWh, 1 for J"
+MARK_STEP_S = 1.0  # of time stamps that are not declared
 _GAP_PERIODS = 1.5
 _MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
 Period = Annotated[float, Range(least=1e-3, most=86_400)]
@@ -63,8 +64,8 @@ class Reading:
     """Power (W) and, if the answer has it, the meter's counter (J, or NaN) of each channel.
 
     `stamp` is the meter's identifier of the reading, if it gives one: the same stamp is the same
-    reading. `products` are voltages and currents of the channels. `flags` are those that the meter
-    reports.
+    reading. `age_marks` are time stamps next to it whose meaning is not declared. `products` are
+    voltages and currents of the channels. `flags` are those that the meter reports.
     """
 
     power_w: tuple[float, ...]
@@ -72,6 +73,7 @@ class Reading:
     stamp: str = ""
     products: tuple[Product | None, ...] = ()
     flags: int = 0
+    age_marks: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +201,8 @@ class Networked(Meter):
         self._wait_for(USUAL_LIMIT_S)
         self._last_ns: int | None = None
         self._stamp = ""
+        self._repeated: tuple[object, ...] = ()  # powers, counters and age marks, and since when
+        self._repeated_ns = 0
         self._last_j = [math.nan] * len(self.channels)
         self._flags_before = 0  # of answers without a reading since the last one
         self._base_j = [0.0] * len(self.channels)
@@ -260,6 +264,8 @@ class Networked(Meter):
         if reading.stamp and reading.stamp == self._stamp:
             return  # the same reading again
         self._stamp = reading.stamp
+        if self._is_old(reading, t_ns):
+            return
         last_ns, self._last_ns = self._last_ns, t_ns
         flags = reading.flags | self._flags_before | self._always_flags
         self._flags_before = 0
@@ -286,6 +292,23 @@ class Networked(Meter):
             products=reading.products,
             flags=flags,
         )
+
+    def _is_old(self, reading: Reading, t_ns: int) -> bool:
+        """Return whether a reading and a time stamp next to it repeat for too long.
+
+        Report it as a fault. Either may stand still in a sound meter, but not both.
+        """
+        content = reading.power_w, reading.energy_j, reading.age_marks
+        if content != self._repeated:
+            self._repeated, self._repeated_ns = content, t_ns
+            return False
+        age_s = (t_ns - self._repeated_ns) / 1e9
+        refresh_s = self.settings.refresh_s or self.period_s
+        if not reading.age_marks or age_s <= refresh_s + MARK_STEP_S:
+            return False
+        marks = ", ".join(f"{name} {value}" for name, value in reading.age_marks)
+        self._fault(t_ns, "stale", f"the reading is that of {age_s:.0f} s ago ({marks})")
+        return True
 
     def _continue_counters(self, energy_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
         """Return the counters continued over restarts, NaN if unmoved; and if one restarted."""

@@ -548,3 +548,35 @@ def test_stated_limits_are_in_the_budget() -> None:
     limits = {term.name: term.limit for term in accuracy.terms}
     assert limits["gain"] == 0.02 and limits["range"] == 0.3 and limits["resolution"] == 0.05
     assert "its leaflet" in accuracy.source
+
+
+# Time stamps that the settings do not name
+
+
+@pytest.mark.parametrize(
+    ("stamps", "stands_still"),
+    [
+        (["2026-11-28T10:00:00Z"] * 9, True),
+        ([1_795_860_000] * 9, True),
+        ([f"10:00:{n:02}" for n in range(9)], False),
+        ([1_795_860_000_123 + 1000 * n for n in range(9)], False),
+        ([3] * 9, False),  # a number, and no time
+    ],
+)
+def test_a_reading_next_to_a_stamp_that_stands_still_is_stale(
+    stamps: list[Any], stands_still: bool
+) -> None:
+    meter = a_meter(HttpMeter, **{**GENERIC, "power": "/m/w"})
+    outputs = answer_in_turn(meter, *({"m": {"w": 30}, "updated_at": s} for s in stamps))
+    assert len(watts(outputs)) == (2 if stands_still else 8)
+    assert any("stale" in kinds(output) for output in outputs) is stands_still
+
+
+def test_a_stamp_that_stands_still_beside_moving_readings_is_no_age() -> None:
+    bodies = [{"w": 30 + n % 2, "time": "10:00:00"} for n in range(9)]
+    assert len(watts(answer_in_turn(a_meter(HttpMeter, **GENERIC), *bodies))) == 8
+
+
+def test_the_stamp_of_a_start_is_no_age() -> None:
+    bodies = [{"w": 30, "boot_time": "2026-11-28T10:00:00Z"}] * 9
+    assert len(watts(answer_in_turn(a_meter(HttpMeter, **GENERIC), *bodies))) == 8
