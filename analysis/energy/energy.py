@@ -31,6 +31,7 @@ from instrumentation.sources.counter import Reading
 from instrumentation.sources.standing import (
     ABOVE_TOTAL,
     BELOW_PART,
+    IGNORES_LOAD,
     STANDING,
     STANDS_STILL,
     Stretch,
@@ -214,7 +215,8 @@ def energy_table(
         rows += _zone_rows(run, RAPL, "", counters[run.run_id])
         rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
-        rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name))
+        ignores = any(mark.ignored for mark in marks if mark.source == meter.name)
+        rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name), ignores)
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): amounts for run in suite.runs for phase, amounts in _work(run)}
     frame = pl.DataFrame(
@@ -464,9 +466,12 @@ def _pauses(run: Run) -> list[tuple[int, int]]:
 
 
 def _meter_rows(
-    suite: Suite, meter: Meter, clock: TargetClock, late_s: Mapping[str, float]
+    suite: Suite, meter: Meter, clock: TargetClock, late_s: Mapping[str, float], ignores: bool
 ) -> Iterator[Row]:
-    """Yield a meter's rows by run and channel, from one pass over its windows."""
+    """Yield a meter's rows by run and channel, from one pass over its windows.
+
+    With `ignores`, its readings of the whole machine do not follow the load.
+    """
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
     every: set[PhaseEdge] = {edge for placed in edges.values() for edge in placed.values()}
     metered = None
@@ -510,6 +515,8 @@ def _meter_rows(
                     energy = replace(energy, flags=(*energy.flags, *words))
                 if run.run_id in still.get(channel, ()):
                     energy = Energy(None, None, energy.coverage, (*energy.flags, STANDS_STILL))
+                if ignores and channel == SYSTEM:
+                    energy = Energy(None, None, energy.coverage, (*energy.flags, IGNORES_LOAD))
                 if name == ALL and energy.energy_j is None:
                     energy = Energy(None, None, energy.coverage, (*energy.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9

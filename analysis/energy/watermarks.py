@@ -14,7 +14,7 @@ import numpy as np
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import Floats, Ints, TargetClock
-from analysis.suite.records import Meter, Suite
+from analysis.suite.records import SYSTEM, Meter, Suite
 from contract.documents import WatermarkLine
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
@@ -24,6 +24,9 @@ MIN_SHARE = 0.6  # of the time of a watermark that readings must cover
 MAX_READINGS = 4000  # of a watermark; neighbouring readings of a faster meter are averaged
 MIN_QUALITY = 3.0  # main lobe / side lobe, below which another offset fits about as well
 MIN_SWING_SIGMAS = 6.0
+# Below this at every offset, readings of the whole machine do not follow the load, unless they may
+# be later or longer means than this number of chips.
+IGNORED_SIGMAS, IGNORED_CHIPS = 4.5, 2.0
 WINDOW_SHARE = 0.1  # of the declared window, by which a fitted one may differ
 SEARCH_S, SEARCH_CHIPS, GRID_PARTS = 2.0, 4.0, 8
 
@@ -64,7 +67,8 @@ class Fit:
     `offset_ms` is the delay of the windows' middles behind the load. `window_s` is the length of
     the window that fits best, `declared_s` the declared one. The bounds attribute all residuals to
     one displacement, so that they include filters and late falls of the power, which are not
-    modelled. `quality` is the main lobe over the highest side lobe.
+    modelled. `quality` is the main lobe over the highest side lobe. `ignores` is whether readings
+    of enough of the time show nothing of the load.
     """
 
     problem: str = ""
@@ -74,6 +78,7 @@ class Fit:
     declared_s: float = 0.0
     window_bound_s: float = 0.0
     quality: float = 0.0
+    ignores: bool = False
 
     @property
     def delay_s(self) -> float | None:
@@ -93,7 +98,8 @@ class WatermarkTrust:
 
     `fit` is that of the channel that shows the load best. `verdict` is `agrees`, `disagrees` or
     `cannot tell`; `sentence` has the reason. `delays_s` has the delay (`Fit.delay_s`) of channels
-    with another window than declared.
+    with another window than declared. `ignored` is whether the meter's channel of the whole machine
+    does not follow the load at all.
     """
 
     number: int
@@ -103,10 +109,18 @@ class WatermarkTrust:
     delays_s: Mapping[str, float]
     verdict: str
     sentence: str
+    ignored: bool
 
 
 class _NotSeenError(Exception):
-    """The readings show no watermark; the message is a clause with the reason."""
+    """The readings show no watermark; the message is a clause with the reason.
+
+    With `ignores` they show nothing of the load.
+    """
+
+    def __init__(self, reason: str, *, ignores: bool = False) -> None:
+        super().__init__(reason)
+        self.ignores = ignores
 
 
 def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
@@ -133,7 +147,10 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
             best = fits[component]
             late_s = {n: f.delay_s for n, f in fits.items() if f.delay_s is not None}
             verdict = agreement(best, -bound_ms, limit_ms + bound_ms)
-            trusts.append(WatermarkTrust(number, meter.name, component, best, late_s, *verdict))
+            ignored = SYSTEM in fits and fits[SYSTEM].ignores
+            ignored &= limit_ms <= IGNORED_CHIPS * line.chip_s * 1e3
+            trust = WatermarkTrust(number, meter.name, component, best, late_s, *verdict, ignored)
+            trusts.append(trust)
     return trusts
 
 
@@ -241,7 +258,8 @@ def fit(readings: Readings, mark: Watermark) -> Fit:
             )
         return _refined(part, mark, offset_s, quality)
     except _NotSeenError as error:
-        return Fit(f"no watermark seen: {error}", quality=quality)
+        problem = f"no watermark seen: {error}"
+        return Fit(problem, quality=quality, ignores=error.ignores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,7 +314,7 @@ def _part(readings: Readings, mark: Watermark, offset_s: float) -> _Part:
     basis: Floats = np.linalg.qr(np.column_stack([np.ones(len(end_s)), end_s]))[0]
     changes = _scaled(power_w, basis)
     if not changes.any():
-        raise _NotSeenError("the readings never change")
+        raise _NotSeenError("the readings never change", ignores=True)
     edges_s = (np.array(mark.t_ns, np.int64) - mark.t_ns[0]) / 1e9
     busy_s = np.cumsum(np.append(0.0, np.diff(edges_s) * mark.high[:-1]))
     return _Part(end_s, changes, basis, declared_s, edges_s, busy_s)
@@ -311,13 +329,16 @@ def _search(part: _Part, mark: Watermark) -> tuple[float, float]:
     grid = np.arange(-mark.reach_s, mark.reach_s + step_s, step_s)
     match = np.array([part.pattern(s, part.declared_s) @ part.changes for s in grid.tolist()])
     peak = int(np.argmax(np.abs(match)))
+    explained = float(match[peak]) ** 2
+    if explained * (len(part.end_s) - 4) < IGNORED_SIGMAS**2 * (1 - explained):
+        raise _NotSeenError("the readings do not follow the load", ignores=True)
     if peak in (0, len(grid) - 1):
         reach = f"{mark.reach_s:g} s of where the clocks put it"
         raise _NotSeenError(f"nothing like it lies within {reach}")
     side_lobes = np.abs(match[np.abs(grid - grid[peak]) >= mark.chip_s + part.declared_s / 2])
     quality = float(abs(match[peak]) / side_lobes.max()) if side_lobes.any() else 0.0
     if match[peak] < 0 and quality >= 2:
-        raise _NotSeenError("the power falls where the load rises")
+        raise _NotSeenError("the power falls where the load rises", ignores=True)
     return float(grid[peak]), quality
 
 

@@ -40,7 +40,7 @@ from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
 from contract.command_results import PhaseWork
 from contract.notes import Note
-from instrumentation.sources.standing import ABOVE_TOTAL, BELOW_PART, STANDS_STILL
+from instrumentation.sources.standing import ABOVE_TOTAL, BELOW_PART, IGNORES_LOAD, STANDS_STILL
 
 COVERED = 0.98  # share of a measured phase below which the missing part is filled in
 
@@ -110,6 +110,7 @@ STOOD = {
     STANDS_STILL: "it stood still while the machine worked, in those or in runs beside them",
     BELOW_PART: "it counted less than its parts",
     ABOVE_TOTAL: "it counted more than what includes it",
+    IGNORES_LOAD: "it did not follow a load watermark",
 }
 WAYS = {"rapl": "measure on the machine itself, and look at its kernel's log"}
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.energy.energy import energy_table
 from analysis.energy.watermarks import (
     AGREES,
     CANNOT_TELL,
@@ -22,12 +23,14 @@ from analysis.energy.watermarks import (
     Fit,
     Readings,
     Watermark,
+    WatermarkTrust,
     agreement,
     delays_s,
     disagreements,
     fit,
     watermarks,
 )
+from analysis.stats.results import Results, stood_still
 from analysis.suite.clocks import Floats, TargetClock
 from analysis.suite.records import Meter, Suite
 from analysis.suite.samples import NOTHING, of_table
@@ -38,6 +41,7 @@ from contract.documents import WatermarkLine
 from contract.plan import Watermark as Watermarks
 from contract.plan import digest
 from instrumentation.clock import ClockReading
+from instrumentation.sources.standing import IGNORES_LOAD
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 from validation.synthetic.tables import suite_of
 
@@ -440,6 +444,38 @@ def test_no_swing_gives_no_verdict() -> None:
     assert fitted.verdict == CANNOT_TELL
     assert "no watermark seen" in fitted.sentence
     assert [*disagreements([fitted], {"meter0"})] == []
+
+
+@pytest.mark.parametrize(
+    ("swing_w", "limit_s", "is_ignored"),
+    [
+        (0.0, 0.005, True),
+        (-20.0, 0.005, True),
+        (0.3, 0.005, False),
+        (20.0, 0.005, False),
+        (0.0, 10.0, False),  # it may be later than the pattern is long
+    ],
+)
+def test_a_meter_that_ignores_the_load_loses_its_joules_of_the_machine(
+    swing_w: float, limit_s: float, is_ignored: bool
+) -> None:
+    deaf = replace(meter(LINES, swing_w=swing_w), arrival_delay_limit_s=limit_s)
+    marked = suite(LINES, deaf)
+    trusts = watermarks(marked, clock())
+    assert [trust.ignored for trust in trusts] == [is_ignored] * 2
+
+
+def test_a_suite_whose_meter_ignored_a_watermark_has_no_joules_of_the_machine(
+    derived: Results,
+) -> None:
+    name = derived.suite.meters[0].name
+    trust = WatermarkTrust(1, name, "system", Fit("no watermark seen"), {}, CANNOT_TELL, "", True)
+    rows = energy_table(derived.suite, derived.clock, [trust]).filter(source=name)
+    system = rows.filter(component="system")
+    assert system["energy_j"].null_count() == len(system) > 0
+    assert all(IGNORES_LOAD in flags for flags in system["flags"])
+    assert rows.filter(pl.col("component") != "system")["energy_j"].is_not_null().any()
+    assert any("watermark" in sentence for sentence in stood_still(rows))
 
 
 def test_watermarks_of_another_boot_are_fitted_separately() -> None:

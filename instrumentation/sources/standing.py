@@ -23,6 +23,7 @@ ONE_VALUE = "one-value"
 BELOW_PART, ABOVE_TOTAL = "below-its-part", "above-its-total"
 CONTRADICTED = "contradicts-its-gauge"
 TOO_LITTLE, TOO_MUCH = "too-little", "too-much"
+IGNORES_LOAD = "ignores-load"
 STANDING = frozenset(
     {
         STANDS_STILL,
@@ -33,6 +34,7 @@ STANDING = frozenset(
         CONTRADICTED,
         TOO_LITTLE,
         TOO_MUCH,
+        IGNORES_LOAD,
     }
 )
 
