@@ -23,7 +23,8 @@ from urllib.parse import quote
 from contract import schema
 from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.json_paths import Places, time_stamps, value_at
+from instrumentation.meters.json_paths import Places, value_at
+from instrumentation.meters.neighbours import require_agreement, time_stamps, unit_of
 from instrumentation.meters.networked import (
     AVERAGING_UNKNOWN,
     ENERGY_UNITS,
@@ -36,7 +37,6 @@ from instrumentation.meters.networked import (
 )
 from instrumentation.ports import SECRET_QUERY
 
-_UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3, "watt": 1.0, "watts": 1.0}
 _EXAMPLE = (
     "{profile: generic, path: /data, power: /meter/power, power_unit_w: 1, period_s: 1, "
     "averaged_s: 1, resolution_w: 0.1}"
@@ -52,7 +52,17 @@ _NO_METERS = (
 )
 # Units that the name of a figure states, in W; a text for what is no power of a moment.
 _NAMED_UNITS: tuple[tuple[re.Pattern[str], float | str], ...] = (
-    (re.compile(r"(?i:joules?|watt_?hours?)|(?:^|_)[jJ]$|(?:^|_|[a-z])[kMm]?[Ww]h$"), "an energy"),
+    (
+        re.compile(
+            r"(?i:joules?|watt_?(?:hour|second)s?)|(?:^|_)[jJ]$|(?:^|_|[a-z])[kMm]?[Ww][hs]$"
+            r"|(?i:energy(?!.*(?:power|rate|watt)|_?(?:meter|monitor)))"
+        ),
+        "an energy",
+    ),
+    (
+        re.compile(r"(?i)^(?!.*(?:power|instant)).*demand|today|yesterday|hourly|daily|monthly"),
+        "a longer time",
+    ),
     (
         re.compile(
             r"(?i:apparent|reactive|power_?factor|percent)|(?:^|_)(?i:va|var|pct)$|ups\.load"
@@ -61,7 +71,7 @@ _NAMED_UNITS: tuple[tuple[re.Pattern[str], float | str], ...] = (
     ),
     (
         re.compile(
-            r"(?i:nominal|capacity|limit|peak)|(?:^|_)rated|(?:^|_)(?:max|min)(?:_|$)|M(?:ax|in)$"
+            r"(?i:nominal|capacity|limit|peak)|(?:^|_)rated|(?:^|_)(?:max|min)(?:_|$|[A-Z])|M(?:ax|in)$"
         ),
         "a limit or an extreme",
     ),
@@ -74,7 +84,6 @@ _NAMED_ENERGIES = (
     (re.compile(r"(?:^|_)(?i:watt_?hours?|wh)$|[a-z]Wh$"), 3600.0),
     (re.compile(r"(?:^|_)(?i:joules?|j|ws)$"), 1.0),
 )
-_UNIT_KEYS = ("unit", "units", "uom", "unit_of_measurement")
 _Pointer = Annotated[
     str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
 ]
@@ -204,7 +213,10 @@ def _require_energy_unit(pointer: str, unit_j: float | None) -> None:
 
 def _require_unit(pointer: str, unit_w: float | None) -> None:
     """Raise ValueError if a name states something else than a power, or than `unit_w`."""
-    name = pointer.rpartition("/")[2]
+    names = [name for name in pointer.split("/")[-2:] if not name.isdecimal()]
+    name = names[-1] if names else ""
+    if len(names) > 1 and re.fullmatch(r"(?i)total|sum|value|now|state|current", name):
+        name = names[0]
     word = re.sub(r"(?i)_?total$", "", name)
     for pattern, named_w in _NAMED_UNITS:
         if not pattern.search(word):
@@ -252,27 +264,18 @@ class HttpMeter(Networked):
                 raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
         places = device.places
         if device.unit:
-            places = replace(places, power_unit_w=_unit_w(value_at(content, device.unit)))
-        elif self.settings.profile == "generic":
-            above = [places.power[key].rpartition("/")[0] for key in self.channels]
-            beside = (value_at(content, f"{a}/{key}") for a in above for key in _UNIT_KEYS)
-            for unit in filter(None, beside):
-                if _unit_w(unit) != places.power_unit_w:
-                    reason = f"the figure is in {unit!r}, not in {places.power_unit_w:g} W"
-                    raise AnswerError("configuration", f"{reason}: set power_unit_w")
+            places = replace(places, power_unit_w=unit_of(value_at(content, device.unit)))
+        settings = self.settings
+        if settings.profile == "generic":
+            refresh_s = settings.refresh_s or self.period_s
+            for key in self.channels:
+                pointer = places.power[key]
+                require_agreement(content, pointer, places.power_unit_w, refresh_s)
         reading = places.reading(content, self.channels, counter=self.has_energy)
-        if self.settings.profile != "generic" or self.settings.stamp is not None:
+        if settings.profile != "generic" or settings.stamp is not None:
             return reading
         marks = (mark for key in self.channels for mark in time_stamps(content, places.power[key]))
         return replace(reading, age_marks=tuple(dict.fromkeys(marks)))
-
-
-def _unit_w(unit: object) -> float:
-    """Return a unit of power in W. Raises AnswerError if it is none."""
-    unit_w = _UNITS_W.get(unit, _UNITS_W.get(unit.lower())) if isinstance(unit, str) else None
-    if unit_w is None:
-        raise AnswerError("configuration", f"the figure is in {unit!r}, which is no power")
-    return unit_w
 
 
 def status_error(label: str, secret_file: str, path: str) -> AnswerError:

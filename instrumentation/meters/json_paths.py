@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +14,12 @@ from instrumentation.meters.rows import DIRECT_V, OVER_RANGE, Product
 
 _METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
+_OUTPUTS = ("output", "relay", "ison")
 _ANOTHER_UNIT = 100.0
 # Names beside a power of the voltage and the current that make it; `current_power` is none.
 _KIND = r"(?:(?:active|act|ac|dc|rms|line|mains|input)[_ ]?)?"
 _VOLTAGE = re.compile(rf"(?i:{_KIND}volt(?:age|s)?(?:_(?P<milli>m)?v)?|[uv])")
 _CURRENT = re.compile(rf"(?i:{_KIND}(?:current|amp(?:ere)?s?)(?:_(?P<milli>m)?a)?|i)")
-# A time stamp of a moment that is not that of a start, an end or a count: its name, and its value.
-_STAMP_NAME = re.compile(
-    r"(?i)(?!.*(?:boot|start|since|reset|begin|install|minute|hour|day|month|next|expir|build"
-    r"|chang|sun))(?:.*(?:time|stamp|date|updated?|seen|sampled|measured|reported|read|clock)"
-    r"(?:_?(?:at|ts|ms|ns|s))?|ts|t|now)"
-)
-_STAMP_TEXT = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d:\d\d.*")
-_UNIX_S = (1e9, 1e11)  # in s; also in ms, µs and ns
 
 
 @dataclass(frozen=True)
@@ -35,8 +28,8 @@ class Places:
 
     The values at `errors` are empty, or false, if the device reports no error that concerns a
     channel; those at `outputs` are false, or `OFF`, if its output is off. A channel without such
-    pointers uses `errors` and `output` next to its power, and the voltage and the current that are
-    named so there. The value at `login` exists if the device asks for a login.
+    pointers uses `errors` and `output`, `relay` or `ison` next to its power, and the voltage and
+    the current that are named so there. The value at `login` exists if the device asks for a login.
     """
 
     power: Mapping[str, str]
@@ -68,8 +61,9 @@ class Places:
                 raise AnswerError("no-data", f"the answer has no power of channel {key}: {shown}")
             power_w.append(self.power_unit_w * number(value, f"power of channel {key}"))
             if power_w[-1] > 0:
-                output = self.outputs.get(key, f"{_parent(self.power[key])}/output")
-                outputs.append(value_at(document, output))
+                beside = parent_of(self.power[key])
+                places = [self.outputs[key]] if key in self.outputs else _beside(beside, _OUTPUTS)
+                outputs += [value_at(document, place) for place in places]
         energy_j = [self._counter_j(document, key) for key in channels if counter]
         stamps = (value_at(document, place) for place in self.stamps)
         stamp = next((stamp for stamp in stamps if stamp is not None), None)
@@ -88,7 +82,7 @@ class Places:
 
         A product far above the power of a direct current is in another unit.
         """
-        beside = value_at(document, _parent(self.power[key]))
+        beside = value_at(document, parent_of(self.power[key]))
         names = list(beside) if isinstance(beside, Mapping) else []
         values, units = [value_at(document, self.power[key])], [self.power_unit_w]
         for pointers, pattern in ((self.voltages, _VOLTAGE), (self.currents, _CURRENT)):
@@ -128,7 +122,7 @@ class Places:
 
     def _errors(self, document: Any, key: str) -> Iterator[str]:
         """Yield the names of errors that the device reports."""
-        for place in self.errors.get(key, (f"{_parent(self.power[key])}/errors",)):
+        for place in self.errors.get(key, (f"{parent_of(self.power[key])}/errors",)):
             value = value_at(document, place)
             if value is True:
                 yield place.rpartition("/")[2]
@@ -136,31 +130,12 @@ class Places:
                 yield from map(str, value if isinstance(value, list) else [value])
 
 
-def time_stamps(document: Any, pointer: str) -> tuple[tuple[str, str], ...]:
-    """Return name and value of the time stamps nearest to a pointer: next to it or further up."""
-    while pointer:
-        pointer = _parent(pointer)
-        beside = value_at(document, pointer)
-        pairs = beside.items() if isinstance(beside, Mapping) else ()
-        stamps = tuple((k, str(v)) for k, v in pairs if _STAMP_NAME.fullmatch(k) and _is_time(v))
-        if stamps:
-            return stamps
-    return ()
+def _beside(parent: str, names: Iterable[str]) -> list[str]:
+    return [f"{parent}/{name}" for name in names]
 
 
-def _is_time(value: Any) -> bool:
-    """Return whether a value is a time of day, a date with one, or Unix time in any unit."""
-    if isinstance(value, str) and not value.isdecimal():
-        return bool(_STAMP_TEXT.fullmatch(value))
-    try:
-        seconds = number(value, "time")
-    except AnswerError:
-        return False
-    low, high = _UNIX_S
-    return any(low <= seconds / unit < high for unit in (1, 1e3, 1e6, 1e9))
-
-
-def _parent(pointer: str) -> str:
+def parent_of(pointer: str) -> str:
+    """Return the pointer to what contains a value."""
     return pointer.rpartition("/")[0]
 
 

@@ -57,6 +57,7 @@ class Settings:
 
 _LINE_END = re.compile(rb"[\r\n]")
 _NUMBER = re.compile(rb"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+_UNIT = re.compile(rb"\s*\*?([A-Za-z]+)(?![A-Za-z0-9])")  # behind a number
 _GOES_ON = re.compile(rb"([.,])\d")  # a decimal point, or a comma of another language
 _GAP_PERIODS = 1.5
 # Counters of milliseconds and microseconds on small boards have 32 bits.
@@ -275,9 +276,15 @@ def _product(match: re.Match[bytes], column: Mapping[str, Value]) -> Product | N
 
 
 def _number(match: re.Match[bytes], value: Value) -> float:
-    """Return a group's number; raises ValueError if it is empty, not a number, or cut off."""
-    text = match[value.index] or b""
-    goes_on = _GOES_ON.match(match.string, max(match.end(value.index), 0))
+    """Return a group's number.
+
+    Raises ValueError if it is empty, not a number, cut off, or shown in another unit.
+    """
+    text, end = match[value.index] or b"", max(match.end(value.index), 0)
+    unit = _UNIT.match(match.string, end)
+    if unit and unit[1] in value.other_units:
+        raise ValueError
+    goes_on = _GOES_ON.match(match.string, end)
     if not _NUMBER.fullmatch(text) or (goes_on and goes_on[1].decode() not in value.separators):
         raise ValueError
     number = float(text) * value.factor

@@ -67,6 +67,7 @@ class Value:
     index: int
     factor: float
     separators: str = ""
+    other_units: frozenset[bytes] = frozenset()  # of the same quantity, which a line may show
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,12 @@ def layout(pattern: str) -> Layout:
         shown = _shown_unit(pattern, group)
         if _SHOWN_UNITS.get(shown, UNITS[unit]) != UNITS[unit]:
             raise PatternError("another-unit-behind", group=group, shown=shown)
-        values[quantity] = Value(group, index, factor, _separators(pattern, group))
+        others = frozenset(
+            name.encode()
+            for name, unit in _SHOWN_UNITS.items()
+            if unit[0] == quantity and unit[1] != factor and quantity in ("power", "energy")
+        )
+        values[quantity] = Value(group, index, factor, _separators(pattern, group), others)
     for channel, values in channels.items():
         if "power" not in values and not {"voltage", "current"} <= set(values):
             raise PatternError("channel-without-power", channel=channel)

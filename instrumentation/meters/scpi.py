@@ -7,6 +7,7 @@ of the answer that is the power. Numbers are IEEE 488.2's NR1 to NR3; 9.91E37 is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -32,6 +33,11 @@ _Commands = Annotated[
     str,
     Text(r"(?:[ -~]{0,199}[!->@-~] *(?:\n|$))*", "write commands that are no query, one a line"),
 ]
+# A single query of something else than active power.
+_NO_POWER = re.compile(
+    r"(?i)(?:\b|:)(APP(?:ARENT)?|REAC(?:TIVE)?|VA|VAR|VOLT(?:AGE)?|CURR(?:ENT)?|FREQ(?:UENCY)?|URMS"
+    r"|IRMS|PFAC(?:TOR)?|ENER(?:GY)?)(?=[:?\s])"
+)
 _Place = Annotated[int, Range(least=1, most=64)]
 
 
@@ -56,6 +62,9 @@ class Settings(NetworkSettings):
         super().__post_init__()
         if not self.fields:
             raise ValueError("fields must name at least one channel")
+        other = _NO_POWER.search(self.query)
+        if other and not re.search(r"[;,]", self.query) and list(self.fields.values()) == [1]:
+            raise ValueError(f"query asks for {other[1]}, which is no active power")
         if self.energy_fields and self.energy_unit_j is None:
             raise ValueError(f"energy_fields {ENERGY_UNITS}")
 

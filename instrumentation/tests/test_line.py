@@ -68,6 +68,9 @@ def test_units_are_those_of_the_groups(pattern: str, line: bytes, watts: float) 
         (r"(?P<power_w>[0-9.]+)\s*,.*", b"12.5,34", [12.5]),
         (r"(?P<power_w>\d+)\.\d+ W", b"12.5 W", [12.0]),  # as it was told to
         (r"(?P<power_w>[0-9.,]+) W", b"12,5 W", []),
+        (r"(?P<power_w>[0-9.]+) k?W", b"1.25 kW", []),  # a meter that changes its range
+        (r"(?P<power_w>[0-9.]+) \S+", b"950 mW", []),
+        (r"(?P<power_w>[0-9.]+) \S+", b"950 W", [950.0]),
     ],
 )
 def test_a_number_cut_off_by_its_group_is_a_fault(

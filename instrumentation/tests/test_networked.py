@@ -580,3 +580,62 @@ def test_a_stamp_that_stands_still_beside_moving_readings_is_no_age() -> None:
 def test_the_stamp_of_a_start_is_no_age() -> None:
     bodies = [{"w": 30, "boot_time": "2026-11-28T10:00:00Z"}] * 9
     assert len(watts(answer_in_turn(a_meter(HttpMeter, **GENERIC), *bodies))) == 8
+
+
+# What stands around a figure
+
+
+@pytest.mark.parametrize(
+    ("body", "power", "kind"),
+    [
+        ({"flow": {"unit": "kW", "grid": {"p": 1.2}}}, "/flow/grid/p", "configuration"),
+        ({"flow": {"unit": "metric", "grid": {"p": 1.2}}}, "/flow/grid/p", ""),
+        ({"value": 1.23, "state": "1.23 kW"}, "/value", "configuration"),
+        ({"value": 1.23, "state": "1.23 W", "peak": "2.5 kW"}, "/value", ""),
+        ({"w": 2, "attributes": {"unit_of_measurement": "kW"}}, "/w", "configuration"),
+        ({"success": False, "data": {"w": 12}}, "/data/w", "no-data"),
+        ({"w": 12, "age_s": 300}, "/w", "stale"),
+        ({"w": 12, "age_s": 1}, "/w", ""),
+    ],
+)
+def test_a_document_that_contradicts_the_settings_gives_no_reading(
+    body: dict[str, Any], power: str, kind: str
+) -> None:
+    outputs = answer_in_turn(a_meter(HttpMeter, **{**GENERIC, "power": power}), body, body)
+    assert kinds(outputs[1]) == [kind] * bool(kind)
+    assert bool(watts(outputs)) is not bool(kind)
+
+
+def test_a_relay_that_is_off_flags_its_power() -> None:
+    body = {"w": 12, "relay": False}
+    (_, output) = answer_in_turn(a_meter(HttpMeter, **GENERIC), body, body)
+    assert flag_words(HttpMeter, output) == ["off"]
+
+
+@pytest.mark.parametrize(
+    "power",
+    [
+        "/watt_seconds",
+        "/session_energy",
+        "/aenergy/total",
+        "/maxReportWatts",
+        "/demand",
+        "/w_today",
+    ],
+)
+def test_a_name_that_states_no_power_of_a_moment_is_refused(power: str) -> None:
+    with pytest.raises(MeterError):
+        HttpMeter({"0": "system"}, {**GENERIC, "power": power})
+
+
+@pytest.mark.parametrize("power", ["/energy_meter/power", "/instantaneous_demand", "/total_power"])
+def test_a_name_of_a_power_is_accepted(power: str) -> None:
+    assert HttpMeter({"0": "system"}, {**GENERIC, "power": power}).period_s == 1
+
+
+@pytest.mark.parametrize("query", [":MEAS:POW:APP?", "MEAS:VA?", ":CHAN1:MEAS:DATA? URMS?"])
+def test_a_query_of_something_else_than_power_is_refused(query: str) -> None:
+    with pytest.raises(MeterError):
+        ScpiMeter({"0": "system"}, {**SCPI, "query": query})
+    several = {**SCPI, "query": f"{query[:-1]};:MEAS:POW?"}
+    assert ScpiMeter({"0": "system"}, several).period_s == 1
