@@ -154,6 +154,9 @@ class BatterySource(PolledSource):
         if self._has_gauge:
             with self._gauge_lock:  # often enough to see the gauge's single steps
                 self._used_uj()
+        for battery in self._batteries:
+            if battery.status() == "Unknown" and battery.power_uw():
+                raise OSError(f"{battery.folder.name} shows a power and 'Unknown', not a discharge")
         power_uw = sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
         if not power_uw:
             raise OSError("it is being discharged and shows 0 W: its firmware has no rate")

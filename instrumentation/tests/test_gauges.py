@@ -193,3 +193,16 @@ def test_absent_sources_are_detected_without_opening(tmp_path: Path) -> None:
         assert not registry.load(name).is_present(tmp_path)
     lay_out(tmp_path / "BAT0", BATTERY)
     assert BatterySource.is_present(tmp_path)
+
+
+@pytest.mark.parametrize(("power_uw", "is_shown"), [("5000000", False), ("0", True)])
+def test_a_power_of_a_battery_in_an_unknown_state_is_not_left_out(
+    power_uw: str, is_shown: bool, tmp_path: Path
+) -> None:
+    lay_out(tmp_path / "BAT0", BATTERY)
+    lay_out(tmp_path / "BAT1", {**BATTERY, "status": "Unknown", "power_now": power_uw})
+    source = BatterySource.open(tmp_path)
+    try:
+        assert isinstance(source.read()["battery"], Reading) is is_shown
+    finally:
+        source.close()
