@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from statistics import fmean
 from typing import Any, Literal
@@ -18,6 +18,7 @@ import polars as pl
 import yaml
 
 from analysis.published.compared_figures import find_configuration
+from analysis.published.conditions import Compared, differences
 from analysis.published.counterparts import Counterpart, OurRuns, Part, combined
 from analysis.published.reference import FOLDER
 from analysis.stats.budget import Mean, instrument_error
@@ -26,10 +27,28 @@ from analysis.stats.family import terms_of
 from analysis.stats.rare_events import RareEvents, allowance
 from analysis.stats.stats import LEVEL
 from analysis.stats.summary import BlockValues, compare_pairs
-from analysis.suite.records import SYSTEM, Suite
+from analysis.suite.records import MEASURED, SYSTEM, Suite, worst_origin
 from contract.estimates import Estimate
 
-Verdict = Literal["supported", "contradicted", "open"]
+Finding = Literal["supported", "contradicted", "open"]
+# Where the paper's own figures violate its sentence, ours that do so, too, contradict it with them.
+AS_THEIRS: Literal["contradicted by the paper's own figures"]
+AS_THEIRS = "contradicted by the paper's own figures"
+Verdict = Literal[
+    "supported",
+    "contradicted",
+    "open",
+    "agrees with the model",
+    "disagrees with the model",
+    "contradicted by the paper's own figures",
+    "not comparable",
+]
+# A model, and figures without a machine, say nothing about what a paper measured.
+OF_MODEL: Mapping[Finding, Verdict] = {
+    "supported": "agrees with the model",
+    "contradicted": "disagrees with the model",
+    "open": "open",
+}
 Predicate = Literal["less", "more", "same within", "at most"]
 PREDICATES: tuple[Predicate, ...] = ("less", "more", "same within", "at most")
 QUANTITIES = {
@@ -44,7 +63,15 @@ COMPONENTS = {
     "processor": ("package", "package-0"),
     "memory": ("dram",),
 }
-CHOICES = ("component", "quantity", "medium", "configuration", "against")
+CHOICES = (
+    *("component", "quantity", "medium", "against_medium", "configuration", "against"),
+    *("workload", "phases"),
+)
+
+
+Pair = tuple[tuple[str, str], tuple[str, str]]
+Cell = tuple[str, str, str]
+Sides = tuple[BlockValues, BlockValues]
 
 
 @dataclass(frozen=True)
@@ -54,7 +81,9 @@ class ClaimedRatio:
     Phases are patterns of `re`; several phases or workloads have equal weight (geometric mean).
     With `against_phases` the other side has these phases. With `beside_phases` the ratio is
     divided by that of the same pair in these. An empty `configuration` or `medium` stands for any.
-    `theirs` is the published ratio, None if the paper has none.
+    The other side is on a disk of `against_medium`, the divisor on one of `beside_medium`, if these
+    are given. `under` has conditions that the sentence states itself, by setting. `threshold` is
+    the source of `percent`. `theirs` is the published ratio, None if the paper has none.
     """
 
     workload: tuple[str, ...]
@@ -70,30 +99,54 @@ class ClaimedRatio:
     quantity: str = "time"
     per: str = ""
     medium: str = ""
+    against_medium: str = ""
+    beside_medium: str = ""
+    under: tuple[tuple[str, str], ...] = ()
+    threshold: str = ""
     theirs: float | None = None
     what: str = ""
+
+    @property
+    def claimed(self) -> str:
+        """The predicate with its percentage."""
+        return f"{self.predicate} {self.percent:g} %" if self.percent else self.predicate
+
+    @property
+    def violated(self) -> bool:
+        """Whether the paper's own figures are outside the region of its sentence."""
+        least, most = self.region
+        return self.theirs is not None and not least < self.theirs < most
 
     @property
     def groups(self) -> Iterator[list[tuple[str, str, str]]]:
         """Workload and phases of both sides of each comparison, then those of the divisor."""
         pairs = list(zip(self.phases, self.against_phases or self.phases, strict=True))
         yield [(name, *pair) for name, pair in product(self.workload, pairs)]
-        if self.beside_phases:
+        if self.beside_phases or self.beside_medium:
             names = self.beside_workload or self.workload
-            yield [(name, phase, phase) for name, phase in product(names, self.beside_phases)]
+            phases = self.beside_phases or self.phases
+            yield [(name, phase, phase) for name, phase in product(names, phases)]
+
+    @property
+    def pairs(self) -> tuple[Pair, Pair]:
+        """Configuration and medium of both sides, and of both sides of the divisor."""
+        against, medium = self.against or self.configuration, self.beside_medium or self.medium
+        mine = self.configuration, self.medium
+        other = against, self.against_medium or self.medium
+        return (mine, other), ((self.configuration, medium), (against, medium))
 
     @property
     def region(self) -> tuple[float, float]:
         """The lowest and the highest ratio for which the predicate holds."""
         factor = 1 + self.percent / 100
         return {
-            "less": (0.0, 1.0),
-            "more": (1.0, math.inf),
+            "less": (0.0, 1 / factor),
+            "more": (factor, math.inf),
             "same within": (1 / factor, factor),
             "at most": (0.0, factor),
         }[self.predicate]
 
-    def verdict(self, comparison: Comparison, interval: Estimate) -> Verdict:
+    def finding(self, comparison: Comparison, interval: Estimate) -> Finding:
         """Return whether an interval of the comparison lies within the region or outside it.
 
         That nothing or little differs takes as many blocks as the verdict *equivalent*.
@@ -111,24 +164,64 @@ class ClaimedRatio:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim in our words, its place in the paper, and the ratios that it is about."""
+    """A claim in our words, its place in the paper, and the ratios that it is about.
+
+    Of the ratios a `share` is claimed. `suite` is the one that decides it; `suits`
+    has how far our reading of the sentence goes (`letter`, `part`, `reason`), and `why`.
+    """
 
     paper: str
     place: str
     text: str
     ratios: tuple[ClaimedRatio, ...]
+    suite: str
+    share: float = 1.0
+    suits: str = "letter"
+    why: str = ""
+
+    def finding(self, findings: Sequence[Finding]) -> Finding:
+        """Return the finding from those of its ratios, as far as a suite has them.
+
+        One ratio contradicts a claim, only all of them support it; of a share, so many.
+        """
+        total = len(self.ratios)
+        needed = math.ceil(total * self.share)
+        if findings.count("contradicted") > total - needed:
+            return "contradicted"
+        return "supported" if findings.count("supported") >= needed else "open"
 
 
 @dataclass(frozen=True)
 class DecidedRatio:
-    """A suite's result on a claimed ratio; the verdict is by `interval`."""
+    """A suite's result on a claimed ratio; the finding is by `interval`.
+
+    With conditions that `differ` from the paper's it is not comparable, whatever the finding.
+    """
 
     claimed: ClaimedRatio
     configuration: str
     against: str
     comparison: Comparison
     interval: Estimate
-    verdict: Verdict
+    finding: Finding
+    differs: tuple[str, ...]
+    origin: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """The word for people and programs."""
+        if self.differs:
+            return "not comparable"
+        return AS_THEIRS if self.as_theirs else _verdict(self.finding, self.origin)
+
+    @property
+    def as_theirs(self) -> bool:
+        """Whether it contradicts the claim, and the paper's own figures do so, too."""
+        return self.finding == "contradicted" and self.claimed.violated
+
+
+def _verdict(finding: Finding, origin: str) -> Verdict:
+    return finding if origin == MEASURED else OF_MODEL[finding]
 
 
 @dataclass(frozen=True)
@@ -143,12 +236,24 @@ class DecidedClaim:
         return len(self.ratios) == len(self.claim.ratios)
 
     @property
+    def comparable(self) -> tuple[DecidedRatio, ...]:
+        """The ratios under the paper's conditions."""
+        return tuple(ratio for ratio in self.ratios if not ratio.differs)
+
+    @property
+    def finding(self) -> Finding:
+        """The finding from its comparable ratios."""
+        return self.claim.finding([ratio.finding for ratio in self.comparable])
+
+    @property
     def verdict(self) -> Verdict:
-        """The verdict: one ratio can contradict a claim, only all of them support it."""
-        verdicts = {ratio.verdict for ratio in self.ratios}
-        if "contradicted" in verdicts:
-            return "contradicted"
-        return "supported" if self.has_all and verdicts == {"supported"} else "open"
+        """The word for people and programs."""
+        if not self.comparable:
+            return "not comparable"
+        findings = [r.finding for r in self.comparable if not r.as_theirs]
+        if self.finding == "contradicted" and self.claim.finding(findings) != "contradicted":
+            return AS_THEIRS
+        return _verdict(self.finding, worst_origin(ratio.origin for ratio in self.comparable))
 
 
 @cache
@@ -158,10 +263,22 @@ def claims() -> tuple[Claim, ...]:
     return tuple(read_claim(**entry) for entry in entries)
 
 
-def read_claim(paper: str, place: str, claim: str, ratios: Any = None, **shared: Any) -> Claim:
+def read_claim(
+    paper: str,
+    place: str,
+    claim: str,
+    ratios: Any = None,
+    *,
+    suite: str = "",
+    share: float = 1.0,
+    suits: str = "letter",
+    why: str = "",
+    **shared: Any,
+) -> Claim:
     """Read one claim; each of `ratios` can override the shared keys."""
-    rows = [shared | row for row in ratios or [{}]]
-    return Claim(paper, place, claim, tuple(ratio for row in rows for ratio in _expand(row)))
+    table = [shared | row for row in ratios or [{}]]
+    read = tuple(ratio for row in table for ratio in _expand(row))
+    return Claim(paper, place, claim, read, suite, share, suits, why)
 
 
 def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
@@ -169,20 +286,32 @@ def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
     values: dict[str, Any] = dict(row)
     predicate, _, percent = str(values["predicate"]).rpartition(" ")
     if not percent.isdigit():
-        predicate, percent = str(values["predicate"]), ""
-    if predicate not in PREDICATES or bool(percent) == (predicate in ("less", "more")):
+        predicate, percent = str(values["predicate"]), "0"
+    small = predicate not in ("less", "more")
+    if predicate not in PREDICATES or (small and not int(percent)):
         raise ValueError(values["predicate"])
-    values |= {"predicate": predicate, "percent": float(percent or 0)}
-    for name in (key for key in values if key.endswith(("workload", "phases"))):
-        values[name] = tuple(values[name].split())
+    if int(percent) and not values.get("threshold"):
+        raise ValueError(f"{values['predicate']}: no threshold")
+    values |= {"predicate": predicate, "percent": float(percent)}
+    values["under"] = tuple((key, str(value)) for key, value in values.get("under", {}).items())
     values["theirs"] = published_ratio(str(values.get("theirs", "")))
     lists = {name: values[name] for name in CHOICES if isinstance(values.get(name), list)}
     for choice in product(*lists.values()):
-        yield ClaimedRatio(**values | dict(zip(lists, choice, strict=True)))
+        chosen = values | dict(zip(lists, choice, strict=True))
+        for name in (key for key in chosen if key.endswith(("workload", "phases"))):
+            chosen[name] = tuple(chosen[name].split())
+        yield ClaimedRatio(**chosen)
 
 
 def published_ratio(text: str) -> float | None:
-    """Return the geometric mean of fractions `a/b c/d`; `loss 40` is 40 % less speed."""
+    """Return the geometric mean of fractions `a/b c/d`; `loss 40` is 40 % less speed.
+
+    What stands behind ` beside ` divides it.
+    """
+    text, _, divisor = text.partition(" beside ")
+    if divisor:
+        above, below = published_ratio(text), published_ratio(divisor)
+        return above / below if above and below else None
     if text.startswith("loss "):
         return 1 / (1 - float(text.removeprefix("loss ")) / 100)
     fractions = [list(map(float, fraction.split("/"))) for fraction in text.split()]
@@ -204,17 +333,17 @@ def decide_claims(
     compared: dict[Claim, list[tuple[_Pair, Comparison]]] = {}
     for claim in claims():
         for claimed in claim.ratios:
-            pair = _pair(suite, runs, claimed)
+            pair = _pair(suite, runs, claim.paper, claimed)
             c = None if pair is None else pair.compare(events)
             if pair is not None and c is not None:
                 compared.setdefault(claim, []).append((pair, c))
-    decided: dict[Claim, DecidedClaim] = {}
-    open_claims = list(compared)
+    decided = {claim: _decide(claim, pairs, LEVEL) for claim, pairs in compared.items()}
+    open_claims = [claim for claim, tested in decided.items() if tested.comparable]
     while open_claims:
         level = LEVEL / len(open_claims)
         tried = {claim: _decide(claim, compared[claim], level) for claim in open_claims}
         decided |= tried
-        still_open = [claim for claim, tested in tried.items() if tested.verdict == "open"]
+        still_open = [claim for claim, tested in tried.items() if tested.finding == "open"]
         if still_open == open_claims:
             break
         open_claims = still_open
@@ -227,30 +356,38 @@ def _decide(
     ratios = []
     for pair, c in compared:
         interval = c.interval(level)
-        if (verdict := pair.claimed.verdict(c, interval)) != "supported":
+        finding = pair.claimed.finding(c, interval)
+        if claim.share < 1 or finding != "supported":
             interval = c.interval(level / len(compared))
-            verdict = pair.claimed.verdict(c, interval)
-        sides = pair.configuration, pair.against
-        ratios.append(DecidedRatio(pair.claimed, *sides, c, interval, verdict))
+            finding = pair.claimed.finding(c, interval)
+        mine, base = pair.ours[0]
+        conditions = pair.differs, pair.origin
+        ratios.append(DecidedRatio(pair.claimed, mine, base, c, interval, finding, *conditions))
     return DecidedClaim(claim, tuple(ratios))
 
 
-def _pair(suite: Suite, runs: Mapping[str, OurRuns], claimed: ClaimedRatio) -> _Pair | None:
+def _pair(
+    suite: Suite, runs: Mapping[str, OurRuns], paper: str, claimed: ClaimedRatio
+) -> _Pair | None:
     """Return the suite's pair for a ratio; None if it has no such disk, stack or meter."""
-    if claimed.medium and all(stack.disk != claimed.medium for stack in suite.stacks.values()):
-        return None
     physical = claimed.quantity in ("energy", "power")
-    names = COMPONENTS[claimed.component] if physical else ("",)
-    component = next((name for name in names if name in runs), None)
-    on, against = (
-        find_configuration(suite, name, claimed.medium)
-        if name
-        else suite.baseline or next(iter(suite.configurations), None)
-        for name in (claimed.configuration, claimed.against or claimed.configuration)
-    )
-    if component is None or on is None or against is None:
+    components = COMPONENTS[claimed.component] if physical else ("",)
+    component = next((name for name in components if name in runs), None)
+    names = [
+        [
+            find_configuration(suite, name, medium)
+            if name
+            else suite.baseline or next(iter(suite.configurations), None)
+            for name, medium in pair
+        ]
+        for pair in claimed.pairs
+    ]
+    ours = [(mine, other) for mine, other in names if mine is not None and other is not None]
+    of_media = claimed.against_medium and len(set(names[0])) == 1
+    of_media = of_media or (claimed.beside_medium and names[0] == names[1])
+    if component is None or len(ours) < len(names) or of_media:
         return None
-    return _Pair(suite, runs[component], component, claimed, on, against)
+    return _Pair(suite, runs[component], component, paper, claimed, tuple(ours))
 
 
 def _quotients(values: BlockValues, base: BlockValues) -> BlockValues:
@@ -259,44 +396,85 @@ def _quotients(values: BlockValues, base: BlockValues) -> BlockValues:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two configurations of ours, compared as a claim asks."""
+    """Two configurations of ours, compared as a claim asks, and the two of its divisor."""
 
     suite: Suite
     runs: OurRuns
     component: str
+    paper: str
     claimed: ClaimedRatio
-    configuration: str
-    against: str
+    ours: tuple[tuple[str, str], ...]
+
+    @property
+    def origin(self) -> str:
+        """The worst origin of what the ratio rests on; seconds are as real as the machine."""
+        of_energy = self.runs.energy["origin"].unique() if self.component else ()
+        return worst_origin([self.suite.plan.origin, *of_energy])
+
+    @property
+    def cells(self) -> list[list[tuple[int, Cell]]]:
+        """The cells of the ratio, then those of its divisor, each with its place in `ours`."""
+        return [[(n, cell) for cell in group] for n, group in enumerate(self.claimed.groups)]
+
+    @cached_property
+    def differs(self) -> tuple[str, ...]:
+        """How conditions here differ from the paper's."""
+        texts: dict[str, None] = {}
+        for group in self.cells:
+            for cell in group:
+                texts |= dict.fromkeys(next(iter(self._entries(*cell).values()), ()))
+        return tuple(texts)
 
     def compare(self, events: Mapping[str, RareEvents]) -> Comparison | None:
         """Return the ratio within blocks, with the meter's error if it is of a meter."""
         column, per = QUANTITIES[self.claimed.quantity], self.claimed.per
         values, *divisors = (
             combined("geometric", [_quotients(*self._sides(column, per, *cell)) for cell in group])
-            for group in self.claimed.groups
+            for group in self.cells
         )
         for divisor in divisors:
             values = _quotients(values, divisor)
         c = compare_pairs(self.suite, dict.fromkeys(values, 1.0), values)
         if c is None:
             return None
-        pair = self.against, self.configuration
-        widened = max(allowance(events, pair, workload) for workload in self.claimed.workload)
+        mine, base = self.ours[0]
+        widened = max(
+            allowance(events, (base, mine), workload) for workload in self.claimed.workload
+        )
         return replace(c, systematic=self._systematic(), allowance=widened)
 
-    def _sides(
-        self, column: str, per: str, workload: str, phase: str, other: str
-    ) -> tuple[BlockValues, BlockValues]:
-        """Return our values and the base's from the first entry that has both."""
-        workload_of = self.suite.workload_of
-        entries = [name for name in self.suite.workloads if workload_of(name) == workload]
-        mine, base = (Counterpart(workload, (Part(name, per),), "") for name in (phase, other))
-        for entry in sorted(entries, key=lambda name: name != workload):
-            values = self.runs.values(entry, self.configuration, mine, column)
-            bases = self.runs.values(entry, self.against, base, column)
-            if values.keys() & bases.keys():
-                return values, bases
+    def _sides(self, column: str, per: str, place: int, cell: Cell) -> Sides:
+        """Return our values and the base's from the entry nearest to the paper's conditions."""
+        for entry in self._entries(place, cell):
+            sides = self._of_entry(entry, column, per, place, cell)
+            if sides[0].keys() & sides[1].keys():
+                return sides
         return {}, {}
+
+    def _of_entry(self, entry: str, column: str, per: str, place: int, cell: Cell) -> Sides:
+        workload, *phases = cell
+        mine, base = (
+            self.runs.values(entry, name, Counterpart(workload, (Part(phase, per),), ""), column)
+            for name, phase in zip(self.ours[place], phases, strict=True)
+        )
+        return mine, base
+
+    def _entries(self, place: int, cell: Cell) -> dict[str, tuple[str, ...]]:
+        """Return the entries that have both sides, with their differences, the nearest first."""
+        workload, *phases = cell
+        pairs = list(zip(self.claimed.pairs[place], self.ours[place], strict=True))
+        names = {name: ours for (name, _), ours in pairs if name}
+        media = {ours: medium for (_, medium), ours in pairs}
+        under = {} if place else dict(self.claimed.under)
+        entries = {
+            entry: differences(
+                self.suite, self.paper, Compared(workload, entry, phases, names, media, under)
+            )
+            for entry in self.suite.workloads
+            if self.suite.workload_of(entry) == workload
+            and all(self._of_entry(entry, "duration_s", self.claimed.per, place, cell))
+        }
+        return dict(sorted(entries.items(), key=lambda item: (len(item[1]), item[0] != workload)))
 
     def _systematic(self) -> float:
         """Return what the meter's error adds to the ratio; of a ratio of ratios that of both."""
@@ -304,11 +482,10 @@ class _Pair:
             return 0.0
         terms = terms_of(self.suite, str(self.runs.energy["source"][0]), self.component)
         return math.fsum(
-            instrument_error(terms, [self._means(*cell) for cell in group])
-            for group in self.claimed.groups
+            instrument_error(terms, [self._means(*cell) for cell in group]) for group in self.cells
         )
 
-    def _means(self, *cell: str) -> tuple[Mean, Mean]:
+    def _means(self, *cell: Any) -> tuple[Mean, Mean]:
         """Return the mean joules and seconds of the base, and ours."""
         joules, seconds = (self._sides(column, "", *cell) for column in ("energy_j", "duration_s"))
         mine, base = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import truediv
 from typing import Literal
@@ -13,8 +13,9 @@ from typing import Literal
 import polars as pl
 from scipy.special import ndtr
 
+from analysis.published.conditions import MEDIA, Compared, differences
 from analysis.published.counterparts import (
-    MEDIA,
+    RATES,
     Counterpart,
     OurRuns,
     combined,
@@ -42,7 +43,9 @@ class ComparedFigure:
     are to its reference, `against`: the figure without encryption if there is one, else the first
     that both have. They are None on the reference itself. `plain_values` are the published figure
     and ours in plain units (s, B/s, operations/s). `joules` are ours for a unit (`joules_per`) of
-    the same work. Sizes and machines differ, so only the ratios can be compared.
+    the same work. Machines differ, so only the ratios can be compared. `differs` has the conditions
+    that differ here; `stands_in` the sizes of ours that replace the paper's, and `scales` whether
+    the paper's own figures are in proportion to them.
     """
 
     published: Published
@@ -59,7 +62,14 @@ class ComparedFigure:
     joules: Estimate | None
     joules_per: str
     stands_in: tuple[int, ...]
+    scales: bool
+    differs: tuple[str, ...]
     origin: str
+
+    @property
+    def comparable(self) -> bool:
+        """Whether ours was measured under the paper's conditions, as far as both are recorded."""
+        return not self.differs and (not self.stands_in or self.scales)
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -98,6 +108,7 @@ class _Ours:
     configuration: str
     values: BlockValues
     ratio: BlockValues = field(default_factory=dict)
+    scales: bool = False
 
     @property
     def plain(self) -> BlockValues:
@@ -114,7 +125,11 @@ def compare_figures(
 ) -> list[ComparedFigure]:
     """Compare those of `figures` that have a counterpart in the suite."""
     runs = OurRuns(energy)
-    ours = [mine for figure in figures for mine in _ours(suite, runs, figure)]
+    ours = [
+        replace(mine, scales=_scales(figure, figures))
+        for figure in figures
+        for mine in _ours(suite, runs, figure)
+    ]
     groups: dict[tuple[object, ...], list[_Ours]] = {}
     for mine in ours:
         groups.setdefault(group_of(mine.figure), []).append(mine)
@@ -141,8 +156,9 @@ def group_of(p: Published) -> tuple[object, ...]:
 def find_configuration(suite: Suite, name: str, medium: str = "") -> str | None:
     """Return the suite's configuration that is equal to `name` of the reference tables, or None.
 
-    One of the same name precedes others of the same kind, cipher and key. If the suite's disks
-    are named after their kind (`MEDIA`), it must be on the disk of the paper's `medium`.
+    One of the same name precedes others of the same kind, cipher and key, and among these the
+    same program or format. If the suite's disks are named after their kind (`MEDIA`), it must be on
+    the disk of the paper's `medium`.
     """
     theirs = configurations().get(name)
     if theirs is None:
@@ -161,6 +177,7 @@ def find_configuration(suite: Suite, name: str, medium: str = "") -> str | None:
         and theirs.cipher in ("", cipher if stack.kind == "tcrypt" else cipher.partition("-")[0])
         and (not theirs.key_bits or stack.settings.get("key_bits") == theirs.key_bits)
     ]
+    alike.sort(key=lambda other: suite.stacks[other].settings.get("volume") != theirs.product)
     return name if name in alike else next(iter(alike), None)
 
 
@@ -314,8 +331,47 @@ def _compare(
         joules=joules,
         joules_per=per,
         stands_in=runs.stands_in(mine.entry, mine.configuration, counterpart),
+        scales=mine.scales and (reference is None or reference.scales),
+        differs=_differences(suite, mine, reference),
         origin=origin,
     )
+
+
+def _differences(suite: Suite, mine: _Ours, reference: _Ours | None) -> tuple[str, ...]:
+    """Return how the conditions of ours, and of what it is compared with, differ from theirs."""
+    sides = [side for side in (mine, reference) if side is not None]
+    singles = [(side, single) for side in sides for single in side.counterpart.singles]
+    singles += [(side, single.versus) for side, single in singles if single.versus is not None]
+    names, media = {}, {}
+    for side, single in singles:
+        medium = single.medium or medium_of(side.figure)
+        name = find_configuration(suite, single.configuration, medium) or side.configuration
+        names[single.configuration] = name
+        media[name] = medium
+    phases = [part.phase for _, single in singles for part in single.parts]
+    workload = mine.counterpart.workload
+    compared = Compared(workload, mine.entry, phases, names, media, {})
+    return differences(suite, mine.figure.paper, compared)
+
+
+def _scales(figure: Published, figures: Sequence[Published]) -> bool:
+    """Return whether the paper's figures of this kind are in proportion to their sizes.
+
+    Then each amount of work has the same cost, within `CLOSE`, at two sizes or more.
+    """
+    costs = {
+        size: other.usable if other.unit in RATES else other.usable / size
+        for other in figures
+        if _but_size(other) == _but_size(figure) and not is_spoilt(other)
+        for size in [other.iterations or other.block_bytes or other.size_bytes]
+        if size
+    }
+    return len(costs) > 1 and max(costs.values()) <= CLOSE * min(costs.values())
+
+
+def _but_size(p: Published) -> tuple[object, ...]:
+    """Return what figures of several sizes have in common."""
+    return (p.paper, p.subject, p.operation, p.file_type, p.mode, p.quantity, p.device, p.machine)
 
 
 Verdict = Literal["agrees", "same direction", "opposite", "inconclusive"]
@@ -375,7 +431,12 @@ def verdict_on(row: ComparedFigure) -> Verdict | None:
     Ranks are compared only by their order (`_order`), as their ratio has no meaning.
     """
     ratios = row.cost_ratios
-    if ratios is None or min(ratios[0], ratios[1].ratio) <= 0 or row.counterpart.combine == "rank":
+    if (
+        not row.comparable
+        or ratios is None
+        or min(ratios[0], ratios[1].ratio) <= 0
+        or row.counterpart.combine == "rank"
+    ):
         return None
     if is_spoilt(row.published) or (row.reference is not None and is_spoilt(row.reference)):
         return None
@@ -384,12 +445,16 @@ def verdict_on(row: ComparedFigure) -> Verdict | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Counts over figures: each verdict, agreement by chance, and pairs in the same order."""
+    """Counts over figures: each verdict, agreement by chance, and pairs in the same order.
+
+    `not_comparable` are those whose conditions differ.
+    """
 
     words: dict[Verdict, int]
     by_chance: float
     same_order: int
     pairs: int
+    not_comparable: int
 
     @property
     def ratios(self) -> int:
@@ -406,7 +471,8 @@ def count_agreement(rows: Sequence[ComparedFigure]) -> Agreement:
         for row, verdict in verdicts
         if verdict is not None and (ratios := row.cost_ratios) is not None
     ]
-    return Agreement(counts, sum(chances), same, pairs)
+    apart = sum(not row.comparable for row in rows)
+    return Agreement(counts, sum(chances), same, pairs, apart)
 
 
 def _order(rows: Iterable[ComparedFigure]) -> tuple[int, int]:
@@ -414,7 +480,7 @@ def _order(rows: Iterable[ComparedFigure]) -> tuple[int, int]:
     groups: dict[tuple[object, ...], list[ComparedFigure]] = {}
     for row in rows:
         values = row.plain_values
-        if values is not None and min(values) > 0 and not is_spoilt(row.published):
+        if row.comparable and values and min(values) > 0 and not is_spoilt(row.published):
             groups.setdefault(row.group, []).append(row)
     agreements = []
     for same in groups.values():

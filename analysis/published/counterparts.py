@@ -17,6 +17,7 @@ from typing import Literal, cast
 import polars as pl
 
 from analysis.energy.energy import WORK
+from analysis.published.conditions import MEDIA
 from analysis.published.reference import Published, Rule
 from analysis.stats.summary import BlockValues
 from analysis.suite.records import SYSTEM
@@ -108,7 +109,8 @@ def counterparts(figure: Published) -> list[Counterpart]:
         return []
     part = Part(figure.phase)
     if figure.size_bytes and figure.workload == "file_io":
-        part = Part(figure.phase, "files")  # a phase holds several files
+        # A phase holds several files, or each file is a phase.
+        part = Part(rf"{figure.phase}(?:-\d+)?", "files")
     if figure.workload == "kernel_grep":
         part = Part(r"grep-\d+")  # one search, of however many copies
     column = DIRECT[figure.quantity]
@@ -194,11 +196,8 @@ def matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...
     return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in matches if m)
 
 
-MEDIA = ("hdd", "sshd", "ssd", "flash")
-
-
 def medium_of(figure: Published) -> str:
-    """Return the kind of disk that a figure names, which is its name in plans."""
+    """Return the kind of disk that a figure names, which is its name in plans; else empty."""
     first = figure.device.split(" ", maxsplit=1)[0].lower()
     return first if first in MEDIA else ""
 

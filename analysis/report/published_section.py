@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.published import claims, reference
-from analysis.published.claims import DecidedClaim, DecidedRatio, decide_claims
+from analysis.published.claims import Claim, DecidedClaim, DecidedRatio, decide_claims
 from analysis.published.compared_figures import (
     CLOSE,
     Agreement,
@@ -92,7 +92,7 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
             else words.number(row.published_ratio, 3) + DOUBT * row.published.doubtful
         ),
         "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
-        "Agreement": lambda row: "" if row.is_baseline else verdict_on(row) or words.NOTHING,
+        "Agreement": _agreement,
         "Published": lambda row: value(row.published),
         "Here": lambda row: words.plus_minus(row.measured),
         f"Joules here{mark}": lambda row: (
@@ -104,6 +104,23 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
     return view.table_of(caption, rows, columns, words=2, origin=rows[0].origin, group=True)
 
 
+def _agreement(row: ComparedFigure) -> str:
+    """Return the verdict on a figure, or the conditions that keep it from any."""
+    if not row.comparable:
+        return f"not comparable: here {', '.join([*row.differs, *_stand_in(row)])}"
+    return "" if row.is_baseline else verdict_on(row) or words.NOTHING
+
+
+def _stand_in(row: ComparedFigure) -> list[str]:
+    """Return the sizes here that replace the paper's, for people."""
+    derived = any(part.unit == "derivations" for part in row.counterpart.parts)
+    shown = [
+        f"{words.grouped(number)} iterations" if derived else words.size(number)
+        for number in row.stands_in
+    ]
+    return [f"of {', '.join(shown)}"] if shown else []
+
+
 def _compared(results: Results, row: ComparedFigure) -> str:
     """Return the configuration if that is compared, else the algorithm, marked if it is unsafe."""
     if row.published.configuration:
@@ -111,13 +128,7 @@ def _compared(results: Results, row: ComparedFigure) -> str:
     details = [row.counterpart.note]
     details += [results.suite.label(row.configuration)] if row.counterpart.configuration else []
     details += [row.entry] if row.entry != row.counterpart.workload else []
-    if row.stands_in:
-        derived = any(part.unit == "derivations" for part in row.counterpart.parts)
-        shown = (
-            f"{words.grouped(number)} iterations" if derived else words.size(number)
-            for number in row.stands_in
-        )
-        details.append(f"here of {', '.join(shown)}")
+    details += [f"here {size}" for size in _stand_in(row) if row.comparable]
     return ", ".join([reference.mark_unsafe(row.counterpart.member), *filter(None, details)])
 
 
@@ -160,7 +171,11 @@ def published_section(results: Results) -> Blocks:
 KINDS: dict[claims.Verdict, str] = {  # by the verdict that has the same colour
     "supported": "equivalent",
     "contradicted": "differs",
+    "agrees with the model": "equivalent",
+    "disagrees with the model": "differs",
+    "contradicted by the paper's own figures": "inconclusive",
     "open": "inconclusive",
+    "not comparable": "inconclusive",
 }
 
 
@@ -170,29 +185,8 @@ def _claims(results: Results) -> Blocks:
     if not decided:
         return ()
     verdicts = [claim.verdict for claim in decided]
-    counts = [f"{verdicts.count(word)} {word}" for word in KINDS if word in verdicts]
+    counts = [f"{verdicts.count(word)} “{word}”" for word in KINDS if word in verdicts]
     ratios = sum(len(claim.ratios) for claim in decided)
-    origin = joint_origin(results.energy)
-    columns: Fields[DecidedClaim] = {
-        "Claim": lambda c: (
-            c.claim.text
-            if c.has_all
-            else f"{c.claim.text} ({len(c.ratios)} of {count(len(c.claim.ratios), 'ratio')} here)"
-        ),
-        "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
-        "Here": lambda c: _range([r.interval.mean for r in c.ratios]),
-        "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
-    }
-    ratio_columns: Fields[tuple[DecidedClaim, DecidedRatio]] = {
-        "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
-        "Ratio": lambda row: _compared_as_claimed(results, row[1]),
-        "Claimed": lambda row: (
-            f"{row[1].claimed.predicate} {row[1].claimed.percent:g} %".removesuffix(" 0 %")
-        ),
-        "Paper": lambda row: _range([row[1].claimed.theirs]),
-        "Here": lambda row: words.ratio_of(*ends(row[1].interval)),
-        "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
-    }
     page = view.heading("What the papers claim", 3, "claims")
     claimed, tested_ratios = count(len(decided), "claim"), count(ratios, "ratio")
     page += view.paragraph(
@@ -201,13 +195,64 @@ def _claims(results: Results) -> Blocks:
     ratio_tables: Blocks = ()
     for citation in citations():
         tested = [claim for claim in decided if claim.claim.paper == citation.paper]
-        rows = [(claim, ratio) for claim in tested for ratio in claim.ratios]
-        caption = f"{citation.short}: claims"
-        page += view.table_of(f"{caption}, tested here", tested, columns, words=4, origin=origin)
-        ratio_tables += view.table_of(
-            f"{caption}, ratio by ratio", rows, ratio_columns, words=3, origin=origin, group=True
-        )
+        page += _claim_table(results, citation.short, tested)
+        ratio_tables += _ratio_table(results, citation.short, tested)
     return page + view.folded(f"These {count(ratios, 'ratio')} one by one", ratio_tables)
+
+
+def _claim_table(results: Results, paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
+    """Return a paper's claims, and where its own figures violate them."""
+    columns: Fields[DecidedClaim] = {
+        "Claim": lambda c: f"{c.claim.text}{_aside(c)}",
+        "Paper": lambda c: _range([r.claimed.theirs for r in c.ratios]),
+        "Here": lambda c: _range([r.interval.mean for r in c.ratios]),
+        "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
+    }
+    caption, origin = f"{paper}: claims, tested here", joint_origin(results.energy)
+    page = view.table_of(caption, tested, columns, words=4, origin=origin)
+    return page + view.bullets([text for c in tested for text in own_figures(c.claim)])
+
+
+def _ratio_table(results: Results, paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
+    """Return the ratios of a paper's claims, and where their thresholds come from."""
+    columns: Fields[tuple[DecidedClaim, DecidedRatio]] = {
+        "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
+        "Ratio": lambda row: _compared_as_claimed(results, row[1]),
+        "Claimed": lambda row: row[1].claimed.claimed,
+        "Paper": lambda row: _range([row[1].claimed.theirs]),
+        "Here": lambda row: words.ratio_of(*ends(row[1].interval)),
+        "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
+    }
+    rows = [(claim, ratio) for claim in tested for ratio in claim.ratios]
+    caption, origin = f"{paper}: claims, ratio by ratio", joint_origin(results.energy)
+    page = view.table_of(caption, rows, columns, words=3, origin=origin, group=True)
+    sources = (
+        f"{ratio.claimed.claimed}: {ratio.claimed.threshold}."
+        for _, ratio in rows
+        if ratio.claimed.threshold
+    )
+    return page + view.bullets(list(dict.fromkeys(sources)))
+
+
+def _aside(decided: DecidedClaim) -> str:
+    """Return how many ratios of a claim are here, and the conditions that differ."""
+    total = len(decided.claim.ratios)
+    asides = [f"{len(decided.ratios)} of {count(total, 'ratio')} here"] * (not decided.has_all)
+    differs = dict.fromkeys(text for ratio in decided.ratios for text in ratio.differs)
+    apart = len(decided.ratios) - len(decided.comparable)
+    some = f", in {apart} of {count(len(decided.ratios), 'ratio')}" if decided.comparable else ""
+    asides += [f"here {', '.join(differs)}{some}"] * bool(differs)
+    return f" ({'; '.join(asides)})" if asides else ""
+
+
+def own_figures(claim: Claim) -> list[str]:
+    """Return a sentence if the paper's own figures violate its claim."""
+    violated = [ratio for ratio in claim.ratios if ratio.violated]
+    if not violated:
+        return []
+    claimed = words.listed(list(dict.fromkeys(ratio.claimed for ratio in violated)))
+    theirs = _range([ratio.theirs for ratio in violated])
+    return [say("claims.own", theirs=theirs, claim=claim.text, claimed=claimed, place=claim.place)]
 
 
 def _range(values: Sequence[float | None]) -> str:
@@ -220,18 +265,24 @@ def _range(values: Sequence[float | None]) -> str:
 
 
 def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
-    """Return the quantity, the part of the machine, and the compared configurations."""
+    """Return the quantity, the part of the machine, and what is compared: stacks or phases."""
     claimed = ratio.claimed
     part = f"{claimed.component}, " if claimed.quantity in ("energy", "power") else ""
-    sides = (results.suite.label(name) for name in (ratio.configuration, ratio.against))
-    return f"{claimed.quantity}, {part}{claimed.what or ' against '.join(sides)}"
+    mine, base = (results.suite.label(name) for name in (ratio.configuration, ratio.against))
+    sides = f"{mine} against {base}" if mine != base else mine
+    if claimed.against_phases and not claimed.what:
+        phases = (", ".join(names) for names in (claimed.phases, claimed.against_phases))
+        sides = f"{' against '.join(phases)}, {sides}"
+    return f"{claimed.quantity}, {part}{claimed.what or sides}"
 
 
 def sentences(rows: list[ComparedFigure]) -> list[str]:
     """Return sentences on how far a paper's figures agree with ours."""
     agreed = count_agreement(rows)
+    apart = agreed.not_comparable
+    other = [say("published.conditions", figures=count(apart, "figure"))] * bool(apart)
     if not agreed.ratios:
-        return [say("published.no-ratio")]
+        return [say("published.no-ratio"), *other]
     parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in agreed.words.items() if n]
     text = [
         say(
@@ -247,7 +298,7 @@ def sentences(rows: list[ComparedFigure]) -> list[str]:
     if agreed.pairs:
         pairs = count(agreed.pairs, "pair")
         text.append(say("published.order", pairs=pairs, same=str(agreed.same_order)))
-    return text
+    return text + other
 
 
 def value(figure: Published) -> str:

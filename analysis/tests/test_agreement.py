@@ -200,6 +200,7 @@ def test_rsa_decrypts_one_block_whatever_the_size(rows: Rows) -> None:
 def test_ranks_are_compared_by_order_only(rows: Rows) -> None:
     ranks = [r for r in rows["verma"] if r.published.quantity == "rank"]
     assert len(ranks) > 1
+    ranks = [replace(r, stands_in=()) for r in ranks]  # as if all ten sizes were here
     assert all(verdict_on(r) is None for r in ranks)
     assert count_agreement(ranks).pairs > 0
 
@@ -240,6 +241,37 @@ def test_without_a_meter_there_are_no_joules(papers: Results) -> None:
     figures = compare_figures(papers.suite, energy, published("panda"))
     assert figures
     assert all(r.joules is None and r.measured is not None for r in figures)
+
+
+def test_a_size_stands_in_only_where_the_papers_figures_scale(rows: Rows) -> None:
+    """Panda's AES takes 68 to 80 ms a MB of text, its images 20 to 103."""
+    by_type = {
+        kind: find_row(
+            rows["panda"], entry=entry, subject="AES", file_type=kind, size_bytes=20 * MB
+        )
+        for entry, kind in (("table-i", "text"), ("table-vii", "image"))
+    }
+    assert {row.stands_in for row in by_type.values()} == {(2 * MB,)}
+    assert by_type["text"].comparable and verdict_on(by_type["image"]) is None
+    assert not by_type["image"].comparable
+
+
+def test_a_figure_of_another_size_and_with_fsync_is_not_comparable(papers: Results) -> None:
+    parameters: dict[str, ParameterValue] = {"large_mib": 384, "small_mib": 10, "fsync": True}
+    entries = [
+        replace(entry, parameters=parameters) if entry.name == "file_io" else entry
+        for entry in papers.suite.plan.workloads
+    ]
+    suite = replanned(papers.suite, workloads=tuple(entries))
+    rows = compare_figures(suite, papers.energy, published("fujimoto"))
+    written = find_row(rows, configuration="opal", quantity="time", phase="write-large")
+    assert written.differs == ("a file of 384 MiB", "with fsync")
+    assert verdict_on(written) is None
+    read = find_row(rows, configuration="opal", quantity="time", phase="read-small")
+    assert read.differs == () and verdict_on(read) is not None
+    assert count_agreement(rows).not_comparable == 4
+    shown = cells(published_section.tables(papers, [written]))
+    assert "not comparable: here a file of 384 MiB, with fsync" in shown
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ class FinishedRun:
 class Record:
     """Events of a suite, for the files that the target and the clock link write.
 
-    `skipped` is the reason by run_id. Counters begin at `counter_start_uj`.
+    `skipped` is the reason by run_id. Counters begin at `counter_start_uj`. `zones` are those of
+    RAPL, `channels` those of the meter.
     """
 
     plan: Mapping[str, Any]
@@ -122,6 +123,8 @@ class Record:
     clocks: Clocks = field(default_factory=Clocks)
     counter_start_uj: int = 5_000_000_000
     rapl_step_s: float = 0.1
+    zones: Sequence[str] = ZONES
+    channels: Mapping[str, str] = field(default_factory=lambda: CHANNELS)
     started_wall: str = "2026-01-01T00:00:00Z"
     runs: list[FinishedRun] = field(default_factory=list)
     states: list[tuple[float, str, str]] = field(default_factory=list)
@@ -197,7 +200,7 @@ def _write_run(folder: Path, run: FinishedRun, record: Record) -> None:
                 "t_start_ns": clock(start),
                 "t_end_ns": clock(end),
                 "duration_us": round((end - start) * 1e6),
-                "zones": [_pyrapl(zone, record, start, end) for zone in ZONES],
+                "zones": [_pyrapl(zone, record, start, end) for zone in record.zones],
             }
         },
         "proof": {"ok": True, "mismatches": []},
@@ -205,7 +208,9 @@ def _write_run(folder: Path, run: FinishedRun, record: Record) -> None:
         **run.extra,
     }
     times = np.arange(start, end, record.rapl_step_s, dtype=np.float64)
-    by_zone = [[{"zone": zone, **at} for at in record.read_all(zone, times)] for zone in ZONES]
+    by_zone = [
+        [{"zone": zone, **at} for at in record.read_all(zone, times)] for zone in record.zones
+    ]
     samples = [line for lines in zip(*by_zone, strict=True) for line in lines]
     folder.mkdir(parents=True)
     write_lines(folder / "rapl.jsonl", samples)
@@ -224,7 +229,7 @@ def _phase(mark: tuple[str, float, float], record: Record, run: FinishedRun) -> 
             "max_range_uj": RANGE_UJ,
             "flags": [],
         }
-        for zone in ZONES
+        for zone in record.zones
     ]
     return {
         "name": name,
@@ -304,7 +309,7 @@ def write_meter(suite: Path, record: Record, line: Line, generator: np.random.Ge
         "kind": "smartpower3",
         "port": "pty",
         "baud": 115200,
-        "channels": CHANNELS,
+        "channels": dict(record.channels),
         "origin": record.plan["origin"],
         "settings": {"interval_ms": line.interval_ms},
         "timing": "device",
