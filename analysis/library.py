@@ -23,6 +23,7 @@ from analysis.columns import schema
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
+from analysis.stats.contrasts import contrast_table
 from analysis.stats.results import Results, results
 from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
@@ -49,9 +50,6 @@ SPANS = [
 RUNS = schema("run_id block:i workload configuration state reason started duration_s:f origin")
 PHASES = schema("phase start_ns:i end_ns:i start_s:f end_s:f")
 POWER = schema("source component start_ns:i end_ns:i start_s:f end_s:f power_w:f")
-CONTRASTS = schema(
-    "base other declared:b workloads:l n:i ratio:f ratio_low:f ratio_high:f level:f verdict"
-)
 _SPAN_COLUMNS = " ".join(
     f"{name}{end}:f" for name in ("saving_j", *SPANS) for end in ("", "_low", "_high")
 )
@@ -268,17 +266,14 @@ class Suite:
     def contrasts(self) -> pl.DataFrame:
         """Return contrasts of two configurations over all working workloads, declared ones first.
 
+        `ratio` is of the joules; it is the product of `time` and `power`, the ratios of time and of
+        mean power, which have no verdict.
+
         >>> contrasts = Suite.open(folder).contrasts()
         >>> contrasts.select("base", "other", "n").rows()[0]
         ('plain', 'opal', 2)
         """
-        rows: list[tuple[object, ...]] = []
-        for contrast in self.results.contrasts:
-            c = contrast.comparison
-            figures = (0, *[None] * 5) if c is None else (c.n, *c.columns.values(), c.verdict)
-            pair = contrast.base, contrast.other, contrast.declared
-            rows.append((*pair, list(contrast.workloads), *figures))
-        return pl.DataFrame(rows, schema=CONTRASTS, orient="row")
+        return contrast_table(self.results.contrasts)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.

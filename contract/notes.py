@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from contract.estimates import Estimate
+
 
 @dataclass(frozen=True)
 class Note:
@@ -24,7 +26,8 @@ class ContrastResult:
     """`ratio` of the joules of `other` to those of `base`, with its verdict.
 
     It is over `workloads` of a suite (none for commands), with its 95 % interval; null if not
-    available.
+    available. `time` and `power` are the ratios of time and of mean power, whose product it is;
+    they have no verdict.
     """
 
     base: str
@@ -36,3 +39,5 @@ class ContrastResult:
     low: float | None
     high: float | None
     verdict: str | None
+    time: Estimate | None = None
+    power: Estimate | None = None

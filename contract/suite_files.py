@@ -18,7 +18,7 @@ SEALED = (
     "timing.json",
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
-DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "budget.csv")
+DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "contrasts.csv", "budget.csv")
 _ADDED = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
 _NAME = f"(?:{PATTERN})"
 # Files that a workload's program may add to a bundle: none that a browser or Python would run.

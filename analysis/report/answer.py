@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from analysis.report import view, words
 from analysis.report.texts import catalogue, say
@@ -86,8 +85,7 @@ def contrast_of(results: Results, base: str | None, name: str | None) -> Contras
         if (c.base, c.other) == (base, name):
             return c
         if (c.base, c.other) == (name, base):
-            comparison = None if c.comparison is None else c.comparison.inverted
-            return replace(c, base=c.other, other=c.base, comparison=comparison)
+            return c.inverted
     return None
 
 

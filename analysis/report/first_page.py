@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.energy.watermarks import DISAGREES
-from analysis.report import view, words
+from analysis.report import mechanism, view, words
 from analysis.report.answer import Fact, contrast_of, is_narrow, line
 from analysis.report.payback_text import money_line
 from analysis.report.texts import say
@@ -20,11 +20,12 @@ from analysis.report.view import Blocks, Link
 from analysis.report.words import count, listed
 from analysis.stats import comparison, disks
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import counted, scatter_shares
+from analysis.stats.contrasts import Contrast, counted, scatter_shares
 from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine
+from contract.estimates import ends
 from contract.names import safe
 from contract.places import command_line
 from contract.plan import scale_of
@@ -82,8 +83,12 @@ class _Compared:
     base: str
     other_disk: bool
     scope: str
-    comparison: Comparison | None
+    contrast: Contrast | None
     why: tuple[str, str]
+
+    @property
+    def comparison(self) -> Comparison | None:
+        return self.contrast.comparison if self.contrast else None
 
     @property
     def code(self) -> str:
@@ -97,8 +102,15 @@ class _Compared:
     @property
     def facts(self) -> dict[str, Fact]:
         c = self.comparison
-        figures = {"low": c.low, "high": c.high, "verdict": c.verdict, "blocks": c.n} if c else {}
-        return {"configuration": self.name, **figures, "ratio": c.ratio if c else None}
+        if c is None or self.contrast is None:
+            return {"configuration": self.name, "ratio": None}
+        parts = {"time": self.contrast.time, "power": self.contrast.power}
+        return {
+            "configuration": self.name,
+            **{"ratio": c.ratio, "low": c.low, "high": c.high, "verdict": c.verdict},
+            "blocks": c.n,
+            **{name: list(ends(part.estimate)) for name, part in parts.items() if part},
+        }
 
 
 OPEN = {"inconclusive": "unsettled", "incomplete": "incomplete"}
@@ -123,7 +135,7 @@ def _compare_with_base(results: Results, name: str) -> _Compared:
         say("answer.other-disk", base=label) if other_disk else say("answer.no-encryption"),
         other_disk,
         scope,
-        c,
+        contrast,
         _lacking(results, base, name) if c is None else ("", ""),
     )
 
@@ -222,6 +234,7 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
         margin=margin,
         interval=words.interval_of(c.low, c.high),
         rest=f"{cost.scope}{remark}",
+        mechanism=f" {mechanism.sentence(cost.contrast)}".rstrip() if cost.contrast else "",
     )
 
 

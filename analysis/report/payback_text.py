@@ -79,8 +79,8 @@ def payback_line(
         price=money(a.sed_extra_price, a),
         most=extra,
         basis=say("answer.payback.basis", against=label(payback.against), work=at)
-        + disks_too
-        + remarks,
+        + remarks
+        + disks_too,
     )
 
 

@@ -26,7 +26,9 @@ def contrasts_section(results: Results) -> Blocks:
         return view.paragraph("The plan has no two configurations to compare.")
     columns: Fields[Contrast] = {
         "Contrast": lambda contrast: _pair(results, contrast.base, contrast.other),
-        "Change [interval]": lambda contrast: words.change_in(contrast.comparison),
+        "Energy [interval]": lambda contrast: words.change_in(contrast.comparison),
+        "Time [interval]": lambda contrast: words.change_in(contrast.time),
+        "Power [interval]": lambda contrast: words.change_in(contrast.power),
         "n": lambda contrast: _text_of(contrast, lambda c: str(c.n), "0"),
         "Verdict": lambda contrast: _text_of(
             contrast,
@@ -36,7 +38,7 @@ def contrasts_section(results: Results) -> Blocks:
             "inconclusive",
         ),
     }
-    caption = f"Contrasts: system energy over “{answer.overall_name(results.suite)}”"
+    caption = say("contrasts.table", over=answer.overall_name(results.suite))
     page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
     page += view.bullets([*_overall(results), *doubts(results)])
     return page + view.folded("The same in each workload alone", _by_workload(results))

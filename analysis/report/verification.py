@@ -18,7 +18,7 @@ from analysis.stats.alike import (
     read_table,
     table_distance,
 )
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results, csv_files, results
 from analysis.suite import manifest, samples
 from analysis.suite.bundle import ABOUT
 from analysis.suite.manifest import MANIFEST, Findings, check_journal
@@ -53,11 +53,11 @@ def _tables(folder: Path, again: Results) -> Findings:
     derived: dict[str, pl.DataFrame | bytes] = {
         "energy.parquet": again.all_energy,
         "summary.parquet": again.summary,
-        "summary.csv": csv_bytes(again.summary),
+        **csv_files(again),
         "budget.csv": csv_bytes(budget),
     }
     kind = "bundle" if (folder / ABOUT).is_file() else "suite"
-    stored = [name for name in DERIVED if kind == "bundle" or (folder / name).exists()]
+    stored = [name for name in DERIVED if (folder / name).exists()]
     if "energy.parquet" not in stored:
         return Findings((), ("There is no energy.parquet to compare: make the report first.",))
     distances = {name: _distance(folder / name, derived[name]) for name in stored}

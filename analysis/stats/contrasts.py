@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import polars as pl
 
+from analysis.columns import schema
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.comparison import Comparison
 from analysis.stats.same_work import NONE_UNEQUAL, Cell, UnequalWork
@@ -19,6 +20,7 @@ from analysis.stats.summary import (
     compare_pairs,
 )
 from analysis.suite.records import SYSTEM, Suite
+from contract.estimates import ends
 from contract.plan import DeclaredComparison
 
 IDLE = "idle"
@@ -28,8 +30,10 @@ IDLE = "idle"
 class Contrast:
     """`other` against `base`: the geometric mean over `workloads` within blocks.
 
-    Every workload has the same weight. `comparison` is None if no block has both sides;
-    `by_workload` has the comparison in each workload over all blocks with both sides.
+    Every workload has the same weight. `comparison` is of the joules, None if no block has both
+    sides. `time` and `power` are the ratios of time and of mean power in the same blocks, without a
+    verdict; their product is the ratio of the joules. `by_workload` has the comparison in each
+    workload over all blocks with both sides.
     """
 
     base: str
@@ -38,6 +42,45 @@ class Contrast:
     comparison: Comparison | None
     workloads: tuple[str, ...]
     by_workload: Mapping[str, Comparison] = field(default_factory=dict)
+    time: Comparison | None = None
+    power: Comparison | None = None
+
+    @property
+    def inverted(self) -> Contrast:
+        """The same contrast the other way round."""
+        comparison, time, power = (c and c.inverted for c in self.parts)
+        return Contrast(
+            self.other,
+            self.base,
+            self.declared,
+            comparison,
+            self.workloads,
+            {workload: c.inverted for workload, c in self.by_workload.items()},
+            time,
+            power,
+        )
+
+    @property
+    def parts(self) -> tuple[Comparison | None, Comparison | None, Comparison | None]:
+        """The ratios of energy, time and mean power."""
+        return self.comparison, self.time, self.power
+
+    def decided(self, c: Comparison | None, first_tries: Contrast | None) -> Contrast:
+        """Return the contrast with the decided comparison of its joules.
+
+        Time and power get its level and, if it holds the first tries, theirs; power also gets the
+        meter's error.
+        """
+        if c is None or self.time is None or self.power is None:
+            return replace(self, comparison=c)
+        tried = first_tries if c.first_tries is not None else None
+        time, power = (
+            replace(part, level=c.level, complete=c.complete, first_tries=first)
+            for part, first in zip(
+                (self.time, self.power), tried.parts[1:] if tried else (None, None), strict=True
+            )
+        )
+        return replace(self, comparison=c, time=time, power=replace(power, systematic=c.systematic))
 
 
 def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
@@ -46,10 +89,18 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
     They are not yet judged (`analysis.stats.family`).
     """
     joules = by_block(energy, SYSTEM)
+    seconds = by_block(energy, SYSTEM, "duration_s")
+    power_w = {
+        cell: {block: j / s for block, j in values.items() if (s := seconds[cell].get(block))}
+        for cell, values in joules.items()
+    }
     computed = []
     for base, other, declared in pairs(suite):
         shared = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
-        c = compare_in_blocks(suite, [(joules[w, base], joules[w, other]) for w in shared])
+        c, time, power = (
+            compare_in_blocks(suite, [(values[w, base], values[w, other]) for w in shared])
+            for values in (joules, seconds, power_w)
+        )
         if c is None:
             computed.append(Contrast(base, other, declared, None, ()))
             continue
@@ -58,8 +109,25 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
             sides = joules.get((workload, base), {}), joules.get((workload, other), {})
             if (comparison := compare_pairs(suite, *sides)) is not None:
                 by_workload[workload] = comparison
-        computed.append(Contrast(base, other, declared, c, tuple(shared), by_workload))
+        contrast = Contrast(base, other, declared, c, tuple(shared), by_workload, time, power)
+        computed.append(contrast)
     return computed
+
+
+_RATIOS = " ".join(f"{name}:f {name}_low:f {name}_high:f" for name in ("ratio", "time", "power"))
+CONTRASTS = schema(f"base other declared:b workloads:l n:i {_RATIOS} level:f verdict")
+
+
+def contrast_table(compared: Iterable[Contrast]) -> pl.DataFrame:
+    """Return a row a contrast: the ratios of energy, time and power, and the verdict of energy."""
+    rows: list[tuple[object, ...]] = []
+    for contrast in compared:
+        c = contrast.comparison
+        ratios = (end for part in contrast.parts for end in ends(part.estimate if part else None))
+        verdict = (None, None) if c is None else (c.columns["level"], c.verdict)
+        pair = contrast.base, contrast.other, contrast.declared
+        rows.append((*pair, list(contrast.workloads), c.n if c else 0, *ratios, *verdict))
+    return pl.DataFrame(rows, schema=CONTRASTS, orient="row")
 
 
 def scatter_shares(contrast: Contrast) -> dict[str, float]:
@@ -98,11 +166,13 @@ def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
     return weighted
 
 
-def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], BlockValues]:
-    """Return the mean joules of whole runs by (workload, configuration) and block."""
+def by_block(
+    energy: pl.DataFrame, component: str, column: str = "energy_j"
+) -> dict[tuple[str, str], BlockValues]:
+    """Return the mean of whole runs with joules by (workload, configuration) and block."""
     rows = energy.filter(pl.col("energy_j").is_not_null(), component=component, phase=ALL)
-    cells = cell_means(rows, ("workload", "configuration"), energy_j=pl.col("energy_j"))
-    return {(key[0], key[1]): values["energy_j"] for key, values in cells.items()}
+    cells = cell_means(rows, ("workload", "configuration"), value=pl.col(column))
+    return {(key[0], key[1]): values["value"] for key, values in cells.items()}
 
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:

@@ -100,8 +100,10 @@ def judge(
     events = find_rare_events(suite, energy, component)
     asked = dict(_questions(suite, groups, over_all, answers, events))
     tried = energy_of_first_tries(suite, energy)
+    tried_contrasts: dict[tuple[str, str], Contrast] = {}
     if tried is not None:
         tried_sides = contrasts(suite, tried), comparisons(suite, tried, unequal)
+        tried_contrasts = {(c.base, c.other): c for c in tried_sides[0]}
         first_tries = dict(_questions(suite, groups_of(suite, tried), *tried_sides, events))
         having_voids = void_configurations(suite)
         for name, question in asked.items():
@@ -112,7 +114,10 @@ def judge(
     decided, tested = _decide(asked, component)
     return Family(
         component,
-        tuple(replace(c, comparison=decided.get((c.base, c.other))) for c in over_all),
+        tuple(
+            c.decided(decided.get((c.base, c.other)), tried_contrasts.get((c.base, c.other)))
+            for c in over_all
+        ),
         {(n[0], n[1], n[2], n[3]): c for n, c in decided.items() if len(n) == len(KEYS)},
         tuple(
             replace(a, comparison=decided.get((a.question.name, a.configuration, ANSWER)))

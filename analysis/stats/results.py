@@ -17,7 +17,7 @@ from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import flag_note, reserves
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import Answer, Contrast, by_block
+from analysis.stats.contrasts import Answer, Contrast, by_block, contrast_table
 from analysis.stats.disks import Condition, conditions, file_notes, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.family import Family, as_table, judge, summary_rows
@@ -281,16 +281,23 @@ def results_of(suite: Suite, energy: pl.DataFrame | None = None) -> Results:
 
 
 def write(results: Results) -> None:
-    """Write energy.parquet, summary.parquet and summary.csv, each atomically."""
+    """Write energy.parquet, summary.parquet, summary.csv and contrasts.csv, each atomically."""
     folder = results.suite.folder
     metadata = manifest.metadata(folder)
     tables = {"energy.parquet": results.all_energy, "summary.parquet": results.summary}
     for name, frame in tables.items():
-        content = io.BytesIO()
-        frame.write_parquet(content, metadata=metadata)
-        files.write(folder / name, [content.getvalue()])
-    files.write(folder / "summary.csv", [csv_bytes(results.summary)])
+        parquet = io.BytesIO()
+        frame.write_parquet(parquet, metadata=metadata)
+        files.write(folder / name, [parquet.getvalue()])
+    for name, content in csv_files(results).items():
+        files.write(folder / name, [content])
     mark(results, "energy.parquet")
+
+
+def csv_files(results: Results) -> dict[str, bytes]:
+    """Return the tables for spreadsheets by the names of their files; lists become texts."""
+    contrasts = contrast_table(results.contrasts).with_columns(pl.col("workloads").list.join(" "))
+    return {"summary.csv": csv_bytes(results.summary), "contrasts.csv": csv_bytes(contrasts)}
 
 
 def mark(results: Results, *names: str) -> None:

@@ -152,7 +152,8 @@ def test_the_figures_are_those_of_the_contrasts(shared: Shared) -> None:
     for code, name in (("equivalent", "opal"), ("more", SOFT)):
         c = known(known(answer.contrast_of(derived, "sed-unlocked", name)).comparison)
         figures = {"ratio": c.ratio, "low": c.low, "high": c.high, "blocks": c.n}
-        assert lines[code].facts == {"configuration": name, "verdict": c.verdict, **figures}
+        expected = {"configuration": name, "verdict": c.verdict, **figures}
+        assert expected.items() <= lines[code].facts.items()
         for limit in (c.low, c.high):
             assert words.percent(known(limit), 2) in lines[code].reason
     most = next(line for line in answered(derived) if line.question == "most")

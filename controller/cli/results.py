@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,9 +27,6 @@ from contract.notes import ContrastResult
 from contract.places import build_folder
 from controller.cli.options import Json, SuiteDirs, list_suites, newest, output_file
 from controller.cli.output import complain, print_result, say, with_json
-
-if TYPE_CHECKING:
-    pass
 
 commands = typer.Typer()
 RESULTS = "Results"
@@ -61,7 +59,8 @@ def report(suite: AnySuite = None) -> ReportResult:
         pair = contrast.comparison
         figures = (pair.ratio, pair.low, pair.high, pair.verdict) if pair else (None,) * 4
         subject = (contrast.base, contrast.other, contrast.declared, contrast.workloads)
-        contrasts.append(ContrastResult(*subject, pair.n if pair else 0, *figures))
+        parts = (part and replace(part.estimate, n=part.n) for part in contrast.parts[1:])
+        contrasts.append(ContrastResult(*subject, pair.n if pair else 0, *figures, *parts))
     return ReportResult(
         True,
         page,
