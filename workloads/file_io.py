@@ -6,6 +6,8 @@ import math
 import os
 import random
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +25,9 @@ WARM_UP = (("sh", "-c", ":"), ("dd", "--version"))
 
 class FileIo(Workload):
     """Phases `write-small`, `read-small`, `write-large`, `read-large`.
+
+    With `separate` each small file is a phase: `write-small-1` … `write-small-n`, then
+    `read-small-1` … `read-small-n`.
 
     The small files fit a drive's cache, the large one does not. Every file is written once and read
     once; the page cache is written back and emptied before each phase, so that it holds no file
@@ -45,6 +50,9 @@ class FileIo(Workload):
         ),
         Parameter("fsync", True, "", "whether a write ends when the drive has the data"),
         Parameter("fsync_large", False, "", "the same of the large file alone, else as `fsync`"),
+        Parameter(
+            "separate", False, "", "whether the caches are dropped before each small file, a phase"
+        ),
         Parameter("read_back", True, "", "whether what was written is read again"),
         one_of(
             "cache",
@@ -81,44 +89,69 @@ class FileIo(Workload):
 
     def run(self, context: Context) -> None:
         sizes_mib = _sizes_mib(context.parameters)
-        warm = context.parameters["cache"] == "warm"
-        warm_s = float(context.parameters["warm_seconds"])
-        files = [context.disk / f"file-{i:04d}" for i in range(len(sizes_mib))]
-        all_wait, large_waits = (context.parameters[name] for name in ("fsync", "fsync_large"))
-        waiting = {"small": all_wait, "large": all_wait or large_waits}
-        groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
-        for label, indices in groups.items():
-            size_bytes = MIB * sum(sizes_mib[i] for i in indices)
-            policy = ["conv=fsync"] if waiting[label] else []
-            # Each file is written from a separate slice of the source.
-            is_zero = context.parameters["source"] == "zero"
-            source = Path("/dev/zero") if is_zero else _source(context)
-            slices = [
-                [f"count={sizes_mib[i]}", *([] if is_zero else [f"skip={sum(sizes_mib[:i])}"])]
-                for i in indices
-            ]
-            writes = [
-                _dd(source, files[i], *operands, *policy)
-                for i, operands in zip(indices, slices, strict=True)
-            ]
-            # Read the source into memory, so that the phase does not read the system disk.
-            preloads = [] if is_zero else [_dd(source, Path("/dev/null"), *s) for s in slices]
-            programs.cold_start(context, *WARM_UP, *preloads)
-            work = _measure(context, f"write-{label}", writes, size_bytes)
-            for i in indices:
-                _require_copy(source, MIB * sum(sizes_mib[:i]), files[i], sizes_mib[i] * MIB)
-            work.add(bytes=sum(programs.size_bytes(files[i]) for i in indices), files=len(indices))
-            if waiting[label]:
-                work.disk_writes(size_bytes)
-            if not context.parameters["read_back"]:
-                continue
-            reads = [_dd(files[i], Path("/dev/null")) for i in indices]
-            programs.cold_start(context, *WARM_UP)
-            rounds = _warmed(context, reads, warm_s) if warm else 1
-            work = _measure(context, f"read-{label}", reads, size_bytes, rounds)
-            work.add(bytes=rounds * size_bytes, files=rounds * len(indices))
-            (work.disk_reads_none_of if warm else work.disk_reads)(size_bytes)
-            work.disk_writes_nothing()
+        fsync, fsync_large, separate = (
+            bool(context.parameters[name]) for name in ("fsync", "fsync_large", "separate")
+        )
+        files = [
+            File(context.disk / f"file-{i:04d}", size_mib, sum(sizes_mib[:i]))
+            for i, size_mib in enumerate(sizes_mib)
+        ]
+        small, large = files[:-1], files[-1:]
+        one_by_one = {f"small-{n}": [file] for n, file in enumerate(small, start=1)}
+        groups = (one_by_one if separate else {"small": small}, {"large": large})
+        for group, waits in zip(groups, (fsync, fsync or fsync_large), strict=True):
+            for label, members in group.items():
+                _write(context, f"write-{label}", members, waits)
+            if context.parameters["read_back"]:
+                for label, members in group.items():
+                    _read(context, f"read-{label}", members)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the workload, and the place of its contents in the source."""
+
+    path: Path
+    size_mib: int
+    offset_mib: int
+
+
+def _write(context: Context, phase: str, files: Sequence[File], waits: bool) -> None:
+    """Write files as a phase, each from a separate slice of the source."""
+    size_bytes = MIB * sum(file.size_mib for file in files)
+    policy = ["conv=fsync"] if waits else []
+    is_zero = context.parameters["source"] == "zero"
+    source = Path("/dev/zero") if is_zero else _source(context)
+    slices = [
+        [f"count={file.size_mib}", *([] if is_zero else [f"skip={file.offset_mib}"])]
+        for file in files
+    ]
+    writes = [
+        _dd(source, file.path, *operands, *policy)
+        for file, operands in zip(files, slices, strict=True)
+    ]
+    # Read the source into memory, so that the phase does not read the system disk.
+    preloads = [] if is_zero else [_dd(source, Path("/dev/null"), *s) for s in slices]
+    programs.cold_start(context, *WARM_UP, *preloads)
+    work = _measure(context, phase, writes, size_bytes)
+    for file in files:
+        _require_copy(source, MIB * file.offset_mib, file.path, file.size_mib * MIB)
+    work.add(bytes=sum(programs.size_bytes(file.path) for file in files), files=len(files))
+    if waits:
+        work.disk_writes(size_bytes)
+
+
+def _read(context: Context, phase: str, files: Sequence[File]) -> None:
+    """Read files as a phase; from a warm cache as often as takes `warm_seconds`."""
+    warm, warm_s = context.parameters["cache"] == "warm", context.parameters["warm_seconds"]
+    size_bytes = MIB * sum(file.size_mib for file in files)
+    reads = [_dd(file.path, Path("/dev/null")) for file in files]
+    programs.cold_start(context, *WARM_UP)
+    rounds = _warmed(context, reads, float(warm_s)) if warm else 1
+    work = _measure(context, phase, reads, size_bytes, rounds)
+    work.add(bytes=rounds * size_bytes, files=rounds * len(files))
+    (work.disk_reads_none_of if warm else work.disk_reads)(size_bytes)
+    work.disk_writes_nothing()
 
 
 def _measure(

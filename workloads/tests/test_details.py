@@ -107,6 +107,17 @@ def test_without_read_back_only_the_writes_run(root: Path) -> None:
     assert phases.names == ["write-small", "write-large"]
 
 
+def test_separate_small_files_are_phases_from_cold_caches(root: Path) -> None:
+    sizes = {"small_files": 2, "small_mib": 1, "large_mib": 1, "separate": True}
+    context, phases = contract.performed("file_io", root / "a", **sizes)
+    small = [f"{way}-small-{number}" for way in ("write", "read") for number in (1, 2)]
+    assert phases.names == [*small, "write-large", "read-large"]
+    assert {(work.amounts["files"], work.amounts["bytes"]) for work in phases.works} == {(1, 2**20)}
+    assert sorted(p.name for p in context.kept.glob("dd-*.txt")) == sorted(
+        f"dd-{name}.txt" for name in phases.names
+    )
+
+
 @pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 3)])
 def test_a_warm_cache_reads_every_file_beforehand(
     cache: str, reads: int, root: Path, spy: Spy
