@@ -23,6 +23,7 @@ from analysis.columns import schema
 from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
+from analysis.published.tables import claim_table, figure_table
 from analysis.stats.contrasts import contrast_table
 from analysis.stats.results import Results, results
 from analysis.suite import bundle, records
@@ -274,6 +275,29 @@ class Suite:
         ('plain', 'opal', 2)
         """
         return contrast_table(self.results.contrasts)
+
+    def claims(self) -> pl.DataFrame:
+        """Return the ratios of the papers' claims that the suite has, each claim with its verdict.
+
+        A row for each ratio (columns: data/README.md, claims.csv). Under other conditions than the
+        paper's it is `not comparable`, and they stand in `differs`; modelled figures agree or
+        disagree with their model alone.
+
+        >>> set(Suite.open(folder).claims()["paper"])
+        {'fujimoto'}
+        """
+        return claim_table(self.results)
+
+    def published(self) -> pl.DataFrame:
+        """Return the papers' figures with a counterpart in the suite, and its own, in their units.
+
+        A row for each figure: `published` as printed, `ours` with its interval, both ratios to the
+        same base, `verdict` on their agreement, and the conditions that differ.
+
+        >>> Suite.open(folder).published().columns[:4]
+        ['paper', 'place', 'subject', 'operation']
+        """
+        return figure_table(self.results)
 
     def payback(self, **assumptions: object) -> pl.DataFrame:
         """Compare the self-encrypting disk with each software, by workload and duty profile.

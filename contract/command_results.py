@@ -132,11 +132,43 @@ class PhaseWork:
 
 
 @dataclass(frozen=True)
+class ClaimResult:
+    """A ratio of a claim of a published paper, with the claim's verdict and its own.
+
+    `threshold` is the source of the predicate's percentage, `published` the paper's ratio, if it
+    prints one; `differs` are the conditions that differ from the paper's.
+    """
+
+    paper: str
+    place: str
+    claim: str
+    verdict: str
+    quantity: str
+    component: str
+    workload: str
+    phases: str
+    against_phases: str
+    configuration: str
+    against: str
+    medium: str
+    predicate: str
+    threshold: str
+    published: float | None
+    n: int
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    ratio_verdict: str
+    differs: tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
 class ReportResult:
     """Result of `fde report`: the page; the other fields are for a suite, not a group.
 
-    These are notes on the flags of its joules and on unequal work, its answer, and the account of
-    the work of each phase.
+    These are notes on the flags of its joules and on unequal work, its answer, the account of the
+    work of each phase, and the ratios of the papers' claims.
     """
 
     ok: bool
@@ -147,6 +179,7 @@ class ReportResult:
     answer: tuple[AnswerLine, ...] | None = None
     unequal_work: tuple[Note, ...] | None = None
     work: tuple[PhaseWork, ...] | None = None
+    claims: tuple[ClaimResult, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ SEALED = (
     "timing.json",
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
-DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "contrasts.csv", "budget.csv")
+DERIVED = (
+    *("energy.parquet", "summary.parquet", "summary.csv", "contrasts.csv"),
+    *("budget.csv", "claims.csv"),
+)
 _ADDED = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
 _NAME = f"(?:{PATTERN})"
 # Files that a workload's program may add to a bundle: none that a browser or Python would run.

@@ -25,7 +25,7 @@ MEDIA = {
 
 @dataclass(frozen=True)
 class Condition:
-    """The value of a setting in a paper, and the words for another value here.
+    """The value of a setting in a paper, and the words for another one.
 
     It is for a workload (any if empty), phases that begin with one of `phases`, and comparisons
     with a configuration whose name begins with `configuration`. The setting is a parameter of the
@@ -40,7 +40,7 @@ class Condition:
     configuration: str
     setting: str
     value: str
-    here: str
+    difference: str
 
     def is_about(self, workload: str, phases: Sequence[str], names: Mapping[str, str]) -> bool:
         """Return whether it is about these; `names` has the compared configurations as keys."""
@@ -95,9 +95,11 @@ def differences(suite: Suite, paper: str, compared: Compared) -> tuple[str, ...]
     ]
     about = [c for c in conditions(paper) if _is_about(c, compared)]
     stated = [(setting, value, f"{setting} {{}}") for setting, value in compared.under.items()]
-    stated += [(c.setting, c.value, c.here) for c in about if c.setting not in compared.under]
+    stated += [(c.setting, c.value, c.difference) for c in about if c.setting not in compared.under]
     for setting, value, words in stated:
-        others = [ours for ours in _here(suite, compared, setting) if ours not in value.split(" ")]
+        others = [
+            ours for ours in _settings(suite, compared, setting) if ours not in value.split(" ")
+        ]
         texts += [words.format(MEDIA.get(ours, ours)) for ours in others]
     return tuple(dict.fromkeys(texts))
 
@@ -107,8 +109,8 @@ def _is_about(condition: Condition, compared: Compared) -> bool:
     return not stated and condition.is_about(compared.workload, compared.phases, compared.names)
 
 
-def _here(suite: Suite, compared: Compared, setting: str) -> list[str]:
-    """Return the values of a setting here: those of a list, or of each configuration."""
+def _settings(suite: Suite, compared: Compared, setting: str) -> list[str]:
+    """Return the values of a setting in the suite: those of a list, or of each configuration."""
     ours = list(compared.names.values())
     if setting == "disks":
         disks = len({suite.disk_of(name) for name in ours})

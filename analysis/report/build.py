@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.flags import reserves
 from analysis.money import budgets
+from analysis.published.tables import claims_csv
 from analysis.report import (
     answer,
     first_page,
@@ -27,6 +28,7 @@ from contract import files
 from contract.command_results import AnswerLine
 
 BUDGET = "budget.csv"
+CLAIMS = "claims.csv"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Built:
 
 
 def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
-    """Derive a suite's tables and write them, with budget.csv and report.html.
+    """Derive a suite's tables and write them, with budget.csv, claims.csv and report.html.
 
     `say` gets the terminal's text before anything is written, because writing may fail. Raises
     SuiteError if the suite has nothing to report or a file cannot be written; an earlier file then
@@ -54,6 +56,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     try:
         write_tables(derived)
         files.write(folder / BUDGET, [csv_bytes(budgets.table(derived))])
+        files.write(folder / CLAIMS, [claims_csv(derived)])
         files.write(path, [render.html(Report(derived).page()).encode()])
         mark(derived, path.name)
     except OSError as error:

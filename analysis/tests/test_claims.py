@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from analysis.energy.energy import WORK
@@ -25,6 +26,7 @@ from analysis.published.claims import (
 from analysis.published.conditions import MEDIA
 from analysis.published.counterparts import counterparts
 from analysis.published.reference import FOLDER, citations, configurations, published
+from analysis.published.tables import claim_table, claims_csv, figure_table
 from analysis.report.published_section import published_section
 from analysis.report.view import Table
 from analysis.stats.comparison import Comparison
@@ -322,6 +324,25 @@ def test_a_meters_error_widens_joules_and_not_seconds(paper: Results) -> None:
         (ratio.comparison.systematic > 0) == (ratio.claimed.quantity in ("energy", "power"))
         for ratio in ratios
     )
+
+
+def test_the_table_of_claims_has_a_row_for_each_ratio(paper: Results) -> None:
+    table, tested = claim_table(paper), decided(paper)
+    ratios = [(c.claim.text, c.verdict, r) for c in tested for r in c.ratios]
+    assert table.select("claim", "verdict").rows() == [(text, word) for text, word, _ in ratios]
+    assert table["ratio"].to_list() == [r.interval.mean for *_, r in ratios]
+    assert table["published"].to_list() == [r.claimed.theirs for *_, r in ratios]
+    percents = table.filter(pl.col("predicate").str.contains("%"))
+    assert percents.height and "" not in percents["threshold"].to_list()
+    assert claims_csv(paper).decode().count("\n") == table.height + 1
+
+
+def test_figures_beside_ours_have_both_ratios(paper: Results) -> None:
+    table = figure_table(paper).filter(place="Section IV.D", configuration="dmcrypt-aes128")
+    (row,) = table.iter_rows(named=True)
+    assert row["published_ratio"] == pytest.approx(7.59 / 5.175)
+    assert row["ratio"] == pytest.approx(7.59 / 5.175, rel=0.1)
+    assert (row["verdict"], row["differs"]) == ("agrees", [])
 
 
 def test_the_page_has_a_row_for_each_claim_and_ratio(papers: Results) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from contract.command_results import (
+    ClaimResult,
     CompareResult,
     NotebookResult,
     PairCompared,
@@ -45,6 +46,7 @@ def report(suite: AnySuite = None) -> ReportResult:
 
     A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
     """
+    from analysis.published.tables import claim_table
     from analysis.report import build, hosts_page
     from analysis.suite.group import is_group
 
@@ -70,6 +72,10 @@ def report(suite: AnySuite = None) -> ReportResult:
         built.answer,
         tuple(results.work_notes),
         tuple(results.works),
+        tuple(
+            ClaimResult(**row | {"differs": tuple(row["differs"])})
+            for row in claim_table(results).iter_rows(named=True)
+        ),
     )
 
 
