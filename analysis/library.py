@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from operator import attrgetter
@@ -29,7 +29,7 @@ from analysis.stats.results import Results, results
 from analysis.suite import bundle, records
 from analysis.suite.records import Meter, Run, SuiteError
 from analysis.suite.suite_folder import rapl_samples
-from contract.assumptions import Assumptions, parse_assumptions
+from contract.assumptions import Assumptions
 from contract.estimates import ends
 from contract.names import unknown_name
 from instrumentation.sources.counter import difference
@@ -358,20 +358,7 @@ class Suite:
 
     def _assuming(self, changes: Mapping[str, object]) -> records.Suite:
         """Return the suite with some of its assumptions replaced."""
-        suite = self.results.suite
-        names = [field.name for field in fields(Assumptions)]
-        for name in changes:
-            if name not in names:
-                raise SuiteError(unknown_name("assumption", name, names))
-        if not changes:
-            return suite
-        declared = asdict(suite.assumptions) if suite.assumptions else {}
-        stated = {k: v for k, v in {**declared, **changes}.items() if v not in (None, {})}
-        try:
-            assumed = parse_assumptions(stated)
-        except ValueError as error:
-            raise SuiteError("invalid-assumptions", error=error) from None
-        return replace(suite, assumptions=assumed)
+        return costs.assuming(self.results.suite, changes)
 
     def _run(self, run_id: str) -> Run:
         finished = {run.run_id: run for run in self.results.suite.runs}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from contract.disks import DiskAnswer
+from contract.estimates import Estimate
 from contract.measured_command import CommandDocument
 from contract.notes import ContrastResult, Note
 from contract.problem import Problem
@@ -164,11 +165,51 @@ class ClaimResult:
 
 
 @dataclass(frozen=True)
+class Saving:
+    """What a self-encrypting drive saves against one software, on `component`, with intervals.
+
+    `at_most` is the extra price that it repays within its life. If the drive is `assumed`, none was
+    measured, and it is taken to cost what no encryption costs. `battery_min` are minutes more on a
+    charge. `fleet_per_year` is money for all machines, and `fleet_net` that of their drives' life,
+    less the extra price; `years` until it is repaid are null if no saving is shown or interest
+    exceeds it.
+    """
+
+    against: str
+    drive: str
+    assumed: bool
+    work: str
+    component: str
+    origin: str
+    blocks: int
+    kwh_per_year: Estimate
+    per_year: Estimate
+    fleet_per_year: Estimate
+    fleet_net: Estimate
+    at_most: Estimate
+    years: Estimate | None
+    probability: float | None
+    battery_min: Estimate | None
+
+
+@dataclass(frozen=True)
+class PaybackResult:
+    """Result of `fde payback`: the answer and the savings, at the prices of `assumptions`."""
+
+    ok: bool
+    suite_id: str
+    origin: str
+    assumptions: Mapping[str, Any]
+    answer: AnswerLine
+    savings: tuple[Saving, ...]
+
+
+@dataclass(frozen=True)
 class ReportResult:
     """Result of `fde report`: the page; the other fields are for a suite, not a group.
 
     These are notes on the flags of its joules and on unequal work, its answer, the account of the
-    work of each phase, and the ratios of the papers' claims.
+    work of each phase, the ratios of the papers' claims, and what a self-encrypting drive saves.
     """
 
     ok: bool
@@ -180,6 +221,7 @@ class ReportResult:
     unequal_work: tuple[Note, ...] | None = None
     work: tuple[PhaseWork, ...] | None = None
     claims: tuple[ClaimResult, ...] | None = None
+    savings: tuple[Saving, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -364,6 +406,7 @@ COMMANDS: dict[str, type[Any]] = {
     "summary": SummaryResult,
     "compare": CompareResult,
     "notebook": NotebookResult,
+    "payback": PaybackResult,
     "meters": MetersResult,
     "measure": CommandDocument,
 }

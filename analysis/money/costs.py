@@ -8,7 +8,7 @@ writes after the phase.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import fmean, stdev
 
 import polars as pl
@@ -29,9 +29,18 @@ from analysis.stats.summary import (
     joint_origin,
 )
 from analysis.suite import records
-from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
-from contract.assumptions import IDLE, PAPER_WORKLOAD, SLEEP, HourlyWork
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite, SuiteError
+from contract.assumptions import (
+    IDLE,
+    PAPER_WORKLOAD,
+    SLEEP,
+    Assumptions,
+    HourlyWork,
+    parse_assumptions,
+)
+from contract.command_results import Saving
 from contract.estimates import Estimate
+from contract.names import unknown_name
 from instrumentation.accuracy import read_terms
 
 HOURS_PER_DAY = 24
@@ -197,13 +206,34 @@ def _mean_joules(suite: Suite, joules: Sequence[float], seconds: float) -> Estim
     return replace(joules_budget(terms, (fmean(joules), seconds), error, n - 1.0).interval, n=n)
 
 
-def headline_payback(suite: Suite, energy: pl.DataFrame) -> Payback | None:
-    """Return the payback to show first, against the first software.
+def headline_paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
+    """Return the paybacks of one day's work against each software alternative.
 
-    It is that of the duty profile, else of the paper's workload, else of the first workload.
+    The day is the duty profile, else runs of the paper's workload, else of the first workload.
     """
     candidates = profiles(suite, energy) or paybacks(suite, energy)
-    return min(candidates, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
+    first = min(candidates, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
+    return [p for p in candidates if first is not None and p.workload == first.workload]
+
+
+def assuming(suite: Suite, changes: Mapping[str, object]) -> Suite:
+    """Return the suite with some of its assumptions replaced.
+
+    Raises SuiteError for an unknown assumption or an invalid value.
+    """
+    names = [field.name for field in fields(Assumptions)]
+    for name in changes:
+        if name not in names:
+            raise SuiteError(unknown_name("assumption", name, names))
+    if not changes:
+        return suite
+    declared = asdict(suite.assumptions) if suite.assumptions else {}
+    stated = {k: v for k, v in {**declared, **changes}.items() if v not in (None, {})}
+    try:
+        assumed = parse_assumptions(stated)
+    except ValueError as error:
+        raise SuiteError("invalid-assumptions", error=error) from None
+    return replace(suite, assumptions=assumed)
 
 
 def _payback(
@@ -376,6 +406,33 @@ def _sides(energy: pl.DataFrame, component: str = SYSTEM) -> Sides:
     }
 
 
+def savings(suite: Suite, energy: pl.DataFrame) -> list[Saving]:
+    """Return what the drive saves at the day's work, against each software alternative."""
+    a = suite.assumptions
+    if a is None:
+        return []
+    return [
+        Saving(
+            against=p.against,
+            drive=p.drive,
+            assumed=p.assumed,
+            work=p.workload,
+            component=p.component,
+            origin=p.origin,
+            blocks=p.saving_j.n,
+            kwh_per_year=p.kwh_per_year,
+            per_year=p.saving_per_year,
+            fleet_per_year=p.saving_per_year.scaled(a.machines),
+            fleet_net=p.net_present_value.scaled(a.machines),
+            at_most=p.break_even_price,
+            years=p.years,
+            probability=p.probability,
+            battery_min=minutes_lost(suite, energy, p.drive, p.against),
+        )
+        for p in headline_paybacks(suite, energy)
+    ]
+
+
 @dataclass(frozen=True)
 class Activity:
     """The phase that represents some work, its unit in the energy table, and the amount of one.
@@ -417,40 +474,18 @@ class BatteryHours:
 def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
     """Return the hours on a battery of each configuration with all of the declared work.
 
-    Empty without a declared hour, and if its work does not fit into an hour.
+    Empty if the declared work does not fit into an hour.
     """
-    a = suite.assumptions
-    if a is None or not a.battery_hour:
-        return []
-    measured = energy.filter(component=SYSTEM)
-    hours = {
-        name: _hour(measured.filter(configuration=name), a.battery_hour)
-        for name in suite.configurations
-    }
-    if any(idle_s < 0 for _, idle in hours.values() for idle_s in idle.values()):
+    a, joules_by_name = suite.assumptions, hourly_joules(suite, energy)
+    if a is None:
         return []
     battery_j = a.battery_wh * SECONDS_PER_HOUR
-    terms = terms_of(suite, suite.reference_meter(SYSTEM) or "", SYSTEM)
     held = []
-    for name, (energy_j, idle_s) in hours.items():
+    for name, (energy_j, idle_s) in joules_by_name.items():
         if not energy_j:
             continue
-        base_j = hours.get(suite.base_of(name) or "", ({}, {}))[0]
-        lost_min = None
-        c = compare_pairs(suite, base_j, energy_j) if name != suite.baseline else None
-        if c is not None:
-            sides: tuple[Mean, Mean] = (
-                (fmean(base_j.values()), SECONDS_PER_HOUR),
-                (fmean(energy_j.values()), SECONDS_PER_HOUR),
-            )
-            ratio = replace(c, systematic=instrument_error(terms, [sides])).estimate
-            base_min = 60 * battery_j / sides[0][0]
-            other_min = ratio.dividing(base_min)
-            low, high = (
-                None if limit is None else base_min - limit
-                for limit in (other_min.high, other_min.low)
-            )
-            lost_min = Estimate(base_min - other_min.mean, low, high)
+        base = suite.base_of(name) or ""
+        lost_min = minutes_lost(suite, energy, base, name) if name != suite.baseline else None
         held.append(
             BatteryHours(
                 name,
@@ -458,10 +493,81 @@ def battery_hours(suite: Suite, energy: pl.DataFrame) -> list[BatteryHours]:
                 fmean(idle_s.values()) / SECONDS_PER_HOUR,
                 lost_min,
                 len(energy_j),
-                joint_origin(measured),
+                joint_origin(energy.filter(component=SYSTEM)),
             )
         )
     return held
+
+
+def minutes_lost(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Estimate | None:
+    """Return the minutes less on a charge than with `base`, at the mean of `base`.
+
+    None without assumptions, and if no block has both.
+    """
+    a, hours = suite.assumptions, hourly_joules(suite, energy)
+    base_j, other_j = (hours.get(name, ({}, {}))[0] for name in (base, other))
+    c = compare_pairs(suite, base_j, other_j)
+    if a is None or c is None:
+        return None
+    terms = terms_of(suite, suite.reference_meter(SYSTEM) or "", SYSTEM)
+    sides: tuple[Mean, Mean] = (
+        (fmean(base_j.values()), SECONDS_PER_HOUR),
+        (fmean(other_j.values()), SECONDS_PER_HOUR),
+    )
+    ratio = replace(c, systematic=instrument_error(terms, [sides])).estimate
+    base_min = 60 * a.battery_wh * SECONDS_PER_HOUR / sides[0][0]
+    other_min = ratio.dividing(base_min)
+    low, high = (
+        None if limit is None else base_min - limit for limit in (other_min.high, other_min.low)
+    )
+    return Estimate(base_min - other_min.mean, low, high)
+
+
+Hours = Mapping[str, tuple[BlockValues, BlockValues]]
+
+
+def hourly_joules(suite: Suite, energy: pl.DataFrame) -> Hours:
+    """Return the joules of an hour on the battery and its idle seconds, by configuration and block.
+
+    The hour is the declared one, else the day's duty or every counted workload in turn, at the pace
+    of the baseline. Empty if the declared work does not fit into an hour.
+    """
+    a = suite.assumptions
+    if a is None:
+        return {}
+    if not a.battery_hour:
+        return _hours_of_passes(suite, energy, a.duty or dict.fromkeys(counted(suite), 1.0))
+    measured = energy.filter(component=SYSTEM)
+    hours = {
+        name: _hour(measured.filter(configuration=name), a.battery_hour)
+        for name in suite.configurations
+    }
+    too_much = any(idle_s < 0 for _, idle in hours.values() for idle_s in idle.values())
+    return {} if too_much else hours
+
+
+def _hours_of_passes(suite: Suite, energy: pl.DataFrame, runs: Mapping[str, float]) -> Hours:
+    """Return the joules by block of what the baseline does in an hour without a pause.
+
+    Delayed writes after a run are left out; no seconds are idle.
+    """
+    sides = _sides(energy)
+    passes = {
+        name: _combined([(sides.get((workload, name)), n) for workload, n in runs.items()])
+        for name in suite.configurations
+    }
+    base = passes.get(suite.baseline or "")
+    if base is None or not base.seconds:
+        return {}
+    in_an_hour = SECONDS_PER_HOUR / fmean(base.seconds.values())
+    return {
+        name: (
+            {block: (j - side.tail_j[block]) * in_an_hour for block, j in side.energy_j.items()},
+            dict.fromkeys(side.energy_j, 0.0),
+        )
+        for name, side in passes.items()
+        if side is not None
+    }
 
 
 def _hour(

@@ -24,9 +24,10 @@ def money_line(results: Results) -> AnswerLine:
     suite = results.suite
     if suite.assumptions is None:
         return line("payback", "unknown", why=say("answer.payback.no-assumptions"))
-    headline = costs.headline_payback(suite, results.energy)
-    if headline is None:
+    paybacks = costs.headline_paybacks(suite, results.energy)
+    if not paybacks:
         return line("payback", "unknown", why=_lacking(results))
+    headline = paybacks[0]
     if {headline.drive, headline.against} & {run.configuration for run in suite.unfinished}:
         why = say("answer.payback.incomplete", blocks=suite.blocks_done)
         return line("payback", "unknown", why=why)
@@ -84,6 +85,30 @@ def payback_line(
     )
 
 
+def lines(results: Results) -> list[str]:
+    """Return the savings against each software, for a terminal."""
+    suite, a = results.suite, results.suite.assumptions
+    shown: list[str] = []
+    if a is None:
+        return shown
+    fleet = words.count(a.machines, "machine").replace(str(a.machines), words.grouped(a.machines))
+    for saving in costs.savings(suite, results.energy):
+        year = f"{span(saving.kwh_per_year, 'kWh')}, {price(saving.per_year, a)}"
+        figures = {"a machine and year": year}
+        if a.machines > 1:
+            figures[f"{fleet}, a year"] = price(saving.fleet_per_year, a)
+        if not saving.assumed:
+            years = f"net in {words.exact(a.life_years)} years"
+            figures[f"{fleet}, {years}"] = price(saving.fleet_net, a)
+        figures["may cost more, at most"] = price(saving.at_most, a)
+        if saving.battery_min is not None:
+            figures["battery, minutes a charge"] = span(saving.battery_min, "more")
+        shown.append(f"\nAgainst {suite.label(saving.against)}:")
+        wide = max(map(len, figures))
+        shown += [f"  {name:<{wide}}  {figure}" for name, figure in figures.items()]
+    return shown
+
+
 def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
     """Return the basis of a payback: the machine after work, the tail, and ranges."""
     after = say(f"payback.{payback.after_work}")
@@ -95,11 +120,21 @@ def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
         unit = "a day" if payback.workload == PROFILE else "a run"
         tail_j = words.rounded(payback.tail_j)
         sentences.append(say("payback.tail", tail_j=tail_j, unit=unit, rest_j=rest_j))
-    if payback.probability is not None:
+    if payback.saves and payback.runs is not None and payback.years is not None:
+        sentences.append(
+            say(
+                "payback.repaid",
+                runs=words.span(payback.runs),
+                hours=words.span(payback.hours),
+                years=words.span(payback.years),
+            )
+        )
+    if payback.probability is not None and not payback.assumed:
         names = catalogue().tables["ranges"]
         ranged = [names[name] for name in RANGED if name in assumptions.ranges]
-        counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else " alone"
-        sentences.append(say("payback.probability", counts=counts))
+        counts = f", and the declared ranges of {words.listed(ranged)}" if ranged else ""
+        odds = chance(payback.probability)
+        sentences.append(say("payback.probability", chance=odds, counts=counts))
     return sentences
 
 
@@ -144,13 +179,13 @@ def work_of(runs: Mapping[str, float]) -> str:
     )
 
 
-def name_of(payback: Payback, assumptions: Assumptions) -> str:
-    """Return a payback's workload or profile for a table's first column."""
-    if payback.workload == PROFILE:
-        return "Duty profile, a day"
-    name = words.name_of(payback.workload)
-    often = payback.runs_per_day
-    return name if often == assumptions.runs_per_day else f"{name}, {times(often)} a day"
+def declared_work(assumptions: Assumptions) -> str:
+    """Return the declared work of a day: `6 hours of all workloads in turn`."""
+    a = assumptions
+    duty = work_of(a.duty) if a.duty else ""
+    if a.hours_per_day is not None:
+        return f"{words.exact(a.hours_per_day)} hours of {duty or 'all workloads in turn'}"
+    return duty or f"{times(a.runs_per_day)} runs of one workload"
 
 
 def money(value: float, assumptions: Assumptions) -> str:
@@ -176,17 +211,6 @@ def price(value: Estimate, assumptions: Assumptions) -> str:
     places = min(2, words.decimals((value.high - value.low) / 2, value.mean))
     mid, low, high = (words.number(end, places) for end in ends)
     return f"{mid} ({low} to {high}) {unit}".rstrip()
-
-
-def saved(value: Estimate | None) -> str:
-    """Return a saving in J with its interval; a large one in three digits."""
-    if value is None:
-        return words.NOTHING
-    if value.half_width is None:
-        return f"{words.plus_minus(value)} ({words.NO_INTERVAL})"
-    if value.half_width < 1000:
-        return words.plus_minus(value)
-    return f"{words.rounded(value.mean)} ± {words.rounded(value.half_width)}"
 
 
 def times(count: float) -> str:

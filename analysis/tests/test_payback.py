@@ -121,7 +121,7 @@ def test_the_verdict_comes_first() -> None:
     line = answered(reckon(*SAVES))
     assert (line.question, line.code) == ("payback", "does-not-pay")
     assert line.verdict == "The drive does not pay for itself"
-    assert "dmcrypt-aes128 at 100 runs of “Kernel tree” a day" in line.reason
+    assert "At 100 runs of “Kernel tree” a day, against dmcrypt-aes128" in line.reason
     years = known(reckon(*SAVES).years)
     assert line.facts["years"] == limits(years)
     assert (line.facts["life_years"], line.facts["blocks"]) == (3.0, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from contract.command_results import (
     CompareResult,
     NotebookResult,
     PairCompared,
+    PaybackResult,
     PublishResult,
     ReportResult,
     SuiteVerified,
@@ -46,6 +47,7 @@ def report(suite: AnySuite = None) -> ReportResult:
 
     A bundle is unpacked to build/bundles first (installed: below ~/.local/state/fde-testbed).
     """
+    from analysis.money import costs
     from analysis.published.tables import claim_table
     from analysis.report import build, hosts_page
     from analysis.suite.group import is_group
@@ -76,6 +78,7 @@ def report(suite: AnySuite = None) -> ReportResult:
             ClaimResult(**row | {"differs": tuple(row["differs"])})
             for row in claim_table(results).iter_rows(named=True)
         ),
+        tuple(costs.savings(results.suite, results.energy)),
     )
 
 
@@ -218,6 +221,53 @@ def notebook(suite: AnySuite = None, as_json: Json = False) -> bool | int:
         return NotebookResult(status == 0, str(copy.notebook), str(copy.suite))
 
     return print_result(as_json, work)
+
+
+@commands.command(rich_help_panel=RESULTS)
+@with_json
+def payback(
+    suite: AnySuite = None,
+    *,
+    electricity: Annotated[
+        str | None,
+        typer.Option(metavar="PRICE", help="Price of electricity, such as 0.42EUR/kWh."),
+    ] = None,
+    extra: Annotated[
+        str | None,
+        typer.Option(metavar="PRICE", help="What the drive costs more, such as 25EUR."),
+    ] = None,
+    machines: Annotated[int | None, typer.Option(min=1, help="Size of the fleet.")] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=24, help="Hours of the suite's work a day, as its slowest."),
+    ] = None,
+    years: Annotated[float | None, typer.Option(min=0.01, help="Life of the drive.")] = None,
+) -> PaybackResult:
+    """Compute what a self-encrypting drive saves and may cost more, at your prices.
+
+    What is not given is as the suite declared it. If no such drive was measured, it is assumed to
+    cost what no encryption costs.
+    """
+    from analysis.money import costs
+    from analysis.money.prices import price_changes
+    from analysis.report import answer, first_page, payback_text, render
+    from analysis.stats.results import results as derive
+
+    (folder,) = _unpack([suite or newest()])
+    measured = derive(folder)
+    prices = price_changes(measured.suite.assumptions, electricity, extra)
+    habits = {"machines": machines, "hours_per_day": hours, "life_years": years}
+    changes = {**prices, **{name: value for name, value in habits.items() if value is not None}}
+    results = replace(measured, suite=costs.assuming(measured.suite, changes))
+    line = payback_text.money_line(results)
+    say(render.text(answer.banner(results.origin) + first_page.blocks((line,))))
+    say("\n".join(payback_text.lines(results)))
+    savings = tuple(costs.savings(results.suite, results.energy))
+    assumptions = results.suite.assumptions
+    declared = asdict(assumptions) if assumptions else {}
+    return PaybackResult(
+        bool(savings), measured.suite.suite_id, results.origin, declared, line, savings
+    )
 
 
 def _unpack(paths: Sequence[Path]) -> list[Path]:

@@ -17,7 +17,7 @@ from contract import archives
 from contract.errors import ControllerError
 from contract.places import module_command
 
-COMMANDS = ("verify", "report", "summary", "compare", "publish", "notebook")
+COMMANDS = ("verify", "report", "summary", "compare", "publish", "notebook", "payback")
 IS_BOUNDED = "FDE_BOUNDED"
 # Limits for up to 3 MB; they grow in proportion to larger bundles. A valid one of 3 MB takes 6 s,
 # 250 MB, and 550 MB of address space including the stacks of threads.

@@ -113,6 +113,7 @@ def test_a_command_ends_with_its_status_and_prints_only_its_document(
         "compare": ([*suites, "--out", str(tmp_path)], 0),
         "publish": ([suites[0], "--out", str(tmp_path / "b.tar.gz")], 0),
         "notebook": ([suites[0]], 0),
+        "payback": ([suites[0], "--hours", "6"], 1),  # no software to compare with
         "meters": ([], 0),
     }
     arguments, status = words[command]
