@@ -736,7 +736,7 @@ claims.select(
 # %%
 def outside(predicate: str, ratio: float) -> bool:
     """Return whether a ratio is outside what a predicate claims."""
-    name, _, percent = predicate.removesuffix(" %").rpartition(" ")
+    name, _, percent = predicate.removesuffix(" %").replace(" by", "").rpartition(" ")
     factor = 1 + float(percent) / 100 if percent.replace(".", "").isdigit() else 1.0
     bounds = {"same within": (1 / factor, factor), "at most": (0.0, factor)}
     bounds |= {"less": (0.0, 1 / factor), "more": (factor, float("inf"))}

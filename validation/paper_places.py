@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from analysis.published.claims import claims
+from analysis.published.claims import Claim, claims
+from analysis.published.counterparts import counterparts
 from analysis.published.reference import (
     MARK,
+    Published,
     citations,
     mark_unsafe,
     published,
     rows,
     unsafe_algorithms,
 )
+from analysis.report.published_section import own_figures
 from analysis.stats.comparison import LEAST_EQUIVALENT
 
 
@@ -59,46 +62,125 @@ def places(paper: str | None = None) -> tuple[Place, ...]:
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 HEAD = """# The five papers and this testbed
 
-Every table, figure and numeric statement of the five papers, with the workload and figures that
-correspond to it here. A report shows the published figures of every paper that has a counterpart
-among its suite's workloads.
+Every table, figure and statement of the five papers, with what corresponds to it here: first each
+sentence that is claimed, and each system and method, then tables and figures. A report shows the
+published figures of every paper that has a counterpart among its suite's workloads.
 
-To change this page, edit `data/reference/places.csv` and run `python -m validation.paper_places`.
+To change this page, edit `places.csv`, `claims.yml` or `sentences.csv` in `data/reference` and run
+`python -m validation.paper_places`.
 """
 CLAIMS = f"""
-## Claims
+## Sentences
 
 `data/reference/claims.yml` states the papers' claims as predicates over ratios of time, energy,
 power or processor use, of two configurations or two phases. A report tests those for which its
 suite has the workloads, configurations, disks and meters.
 
-- The predicate is `less`, `more`, `same within` or `at most` some percent. "Similar" and "slight"
-  are 5 %, of access times 10 %.
+- The predicate is `less`, `more`, `same within` or `at most` some percent; each percentage has its
+  source below the table of its paper.
 - A ratio is supported if its interval lies within the predicate, contradicted if it lies outside,
-  else open. A claim is supported if all of its ratios are, contradicted if one is.
-- The intervals of all tested ratios hold together at 95 % (Bonferroni), with the meter's error.
+  else open. A claim is supported if all of its ratios are, or the share that it is about.
+- Conditions that a paper states (`data/reference/conditions.csv`: sizes, syncing, kind and number
+  of disks, queries, caches) hold for its figures and claims. Under another one a ratio is *not
+  comparable*: it is shown with what differs, and neither supports nor contradicts.
+- Modelled figures *agree* or *disagree with the model*, and contradict no paper.
+- Where the paper's own printed figures violate its sentence, the page states that, and a suite whose
+  figures violate it in the same way contradicts it *by the paper's own figures*.
+- At most 5 % for any false verdict of a claim in a report (Holm), with the meter's error.
 - `same within` and `at most` take {LEAST_EQUIVALENT} blocks and runs of one level, as the verdict
   *equivalent* does.
-- A claim about an HDD, SSHD, SSD or flash drive takes a disk that the inventory calls `hdd`,
-  `sshd`, `ssd` or `flash`.
 
-Not claims: sentences with numbers only, costs over a drive's life, security, supposed reasons.
+The reading of a sentence is *to the letter*, or it differs in part or wholly for a stated reason.
 """
+WORDS = {"letter": "to the letter", "reason": "with a reason", "part": "in part"}
 COLUMNS = "| where | what | ours |\n|---|---|---|\n"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, system or method of a paper, and how far ours goes with it (`WORDS`)."""
+
+    paper: str
+    place: str
+    sentence: str
+    suits: str
+    ours: str
+    why: str
+
+
+@cache
+def sentences(paper: str) -> tuple[Sentence, ...]:
+    """Return a paper's systems and methods, then its claims."""
+    stated = (Sentence(**row) for row in rows("sentences") if row["paper"] == paper)
+    of_claims = (
+        Sentence(paper, c.place, c.text, c.suits, _tested(c), c.why)
+        for c in claims()
+        if c.paper == paper
+    )
+    return (*stated, *of_claims)
+
+
+def _tested(claim: Claim) -> str:
+    """Return the suite, the workloads and what is claimed of how many ratios."""
+    workloads = dict.fromkeys(f"`{name}`" for ratio in claim.ratios for name in ratio.workload)
+    claimed = dict.fromkeys(ratio.claimed for ratio in claim.ratios)
+    number = len(claim.ratios)
+    ratios = f"{number} ratio{'s' * (number > 1)}"
+    if claim.share < 1:
+        ratios = f"{claim.needed} of {ratios}"
+    return f"suite `{claim.suite}`, {', '.join(workloads)}: {ratios}, {', '.join(claimed)}"
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    return HEAD + _claims() + "".join(_paper(c.paper, c.text) for c in citations()) + _unsafe()
+    return HEAD + _counts() + "".join(_paper(c.paper, c.text) for c in citations()) + _unsafe()
 
 
-def _claims() -> str:
-    """Return how many sentences are tested, and how their verdicts are reached."""
-    counts = Counter(claim.paper for claim in claims())
-    ratios = Counter(claim.paper for claim in claims() for _ in claim.ratios)
-    rows = "".join(f"| {c.short} | {counts[c.paper]} | {ratios[c.paper]} |\n" for c in citations())
-    total = f"| all | {counts.total()} | {ratios.total()} |\n"
-    return f"{CLAIMS}\n| paper | claims | ratios |\n|---|---|---|\n{rows}{total}"
+def _counts() -> str:
+    """Return how verdicts are reached, and how many sentences are tested how closely."""
+    lines = []
+    total: Counter[str] = Counter()
+    for citation in citations():
+        ratios = sum(len(claim.ratios) for claim in claims() if claim.paper == citation.paper)
+        suits = Counter(sentence.suits for sentence in sentences(citation.paper))
+        suits |= Counter({"all": suits.total(), "ratios": ratios})
+        total += suits
+        lines.append(_count_row(citation.short, suits))
+    columns = " | ".join(["sentences", *WORDS.values(), "ratios"])
+    head = f"| paper | {columns} |\n|{'---|' * 6}\n"
+    return f"{CLAIMS}\n{head}{''.join(lines)}{_count_row('all', total)}"
+
+
+def _count_row(name: str, suits: Mapping[str, int]) -> str:
+    cells = [str(suits.get(key, 0)) for key in ("all", *WORDS, "ratios")]
+    return f"| {' | '.join([name, *cells])} |\n"
+
+
+def _sentences(paper: str) -> str:
+    """Return a paper's sentences one by one, and where its own figures violate them."""
+    table = "".join(
+        f"| {s.place} | {mark_unsafe(s.sentence)} | {s.ours} | {WORDS[s.suits]} | {s.why} |\n"
+        for s in sentences(paper)
+    )
+    head = "| where | sentence | ours | reading | why not to the letter |\n|---|---|---|---|---|\n"
+    of_paper = [claim for claim in claims() if claim.paper == paper]
+    violated = [text for claim in of_paper for text in own_figures(claim)]
+    sources = [
+        f"{ratio.claimed}: {ratio.threshold}."
+        for claim in of_paper
+        for ratio in claim.ratios
+        if ratio.threshold
+    ]
+    return (
+        f"\n{head}{table}"
+        + _listed("Where the percentages come from:", sources)
+        + _listed("Where the paper's own figures violate its sentences:", violated)
+    )
+
+
+def _listed(title: str, items: Sequence[str]) -> str:
+    bullets = "".join(f"- {item}\n" for item in dict.fromkeys(items))
+    return f"\n{title}\n\n{bullets}" if items else ""
 
 
 def _paper(paper: str, citation: str) -> str:
@@ -116,7 +198,8 @@ def _paper(paper: str, citation: str) -> str:
         f"Suite {suites}. {len(places(paper))} places, {len(covered)} with figures of ours; "
         f"{len(published(paper))} figures in `data/reference/{paper}.csv`. {_counterparts(paper)}"
     )
-    return f"\n## {citation}\n\n{counts}\n\n{COLUMNS}{table}{notes}{_uncovered(paper)}"
+    places_of = f"\n{COLUMNS}{table}{notes}{_uncovered(paper)}"
+    return f"\n## {citation}\n\n{counts}\n{_sentences(paper)}{places_of}"
 
 
 def _uncovered(paper: str) -> str:
@@ -131,12 +214,35 @@ def _uncovered(paper: str) -> str:
 
 
 def _counterparts(paper: str) -> str:
-    """Return how many figures have a counterpart, and how many of them count for agreement."""
-    row = next(row for row in rows("counterparts") if row["paper"] == paper)
-    text = f"Of these {row['counterparts']} have a counterpart here"
-    if row["external"] != "0":
-        text += f", {row['external']} of them on a program that you must bring (`external`)"
-    return f"{text}; {row['counting']} count for agreement."
+    """Return how many figures can stand beside ours, are settings, or have nothing here."""
+    shown = [figure for figure in published(paper) if counterparts(figure)]
+    absent = [row for row in rows("settings") if row["paper"] == paper and row["kind"] == "none"]
+    without = sum(any(_is_of(figure, row) for row in absent) for figure in published(paper))
+    shown = [figure for figure in shown if not any(_is_of(figure, row) for row in absent)]
+    closed = sum(
+        all(
+            "bestcrypt" in single.configuration
+            for c in counterparts(figure)
+            for single in c.singles
+        )
+        for figure in shown
+    )
+    settings = len(published(paper)) - len(shown) - without
+    program = f", {closed} of them on a program that you must bring (`external`)" * bool(closed)
+    return (
+        f"{len(shown)} of these can stand beside ours in a report{program}; {settings} are "
+        f"settings, sums and facts that `settings.csv` assigns; {without} have nothing here, for "
+        "the reasons there."
+    )
+
+
+def _is_of(figure: Published, row: Mapping[str, str]) -> bool:
+    """Return whether a row of settings.csv is about a figure."""
+    return (
+        row["entry"] == figure.entry
+        and row["subject"] in ("", figure.subject)
+        and row["quantity"] in ("", figure.quantity)
+    )
 
 
 def _row(place: Place, footnotes: Mapping[str, int], firsts: Mapping[tuple[str, str], str]) -> str:

@@ -109,7 +109,8 @@ class ClaimedRatio:
     @property
     def claimed(self) -> str:
         """The predicate with its percentage."""
-        return f"{self.predicate} {self.percent:g} %" if self.percent else self.predicate
+        by = " by" if self.predicate in ("less", "more") else ""
+        return f"{self.predicate}{by} {self.percent:g} %" if self.percent else self.predicate
 
     @property
     def violated(self) -> bool:
@@ -184,11 +185,14 @@ class Claim:
 
         One ratio contradicts a claim, only all of them support it; of a share, so many.
         """
-        total = len(self.ratios)
-        needed = math.ceil(total * self.share)
-        if findings.count("contradicted") > total - needed:
+        if findings.count("contradicted") > len(self.ratios) - self.needed:
             return "contradicted"
-        return "supported" if findings.count("supported") >= needed else "open"
+        return "supported" if findings.count("supported") >= self.needed else "open"
+
+    @property
+    def needed(self) -> int:
+        """How many of its ratios must hold."""
+        return math.ceil(len(self.ratios) * self.share)
 
 
 @dataclass(frozen=True)
@@ -293,6 +297,7 @@ def _expand(row: Mapping[str, Any]) -> Iterator[ClaimedRatio]:
     if int(percent) and not values.get("threshold"):
         raise ValueError(f"{values['predicate']}: no threshold")
     values |= {"predicate": predicate, "percent": float(percent)}
+    values["threshold"] = values.get("threshold", "") if float(percent) else ""
     values["under"] = tuple((key, str(value)) for key, value in values.get("under", {}).items())
     values["theirs"] = published_ratio(str(values.get("theirs", "")))
     lists = {name: values[name] for name in CHOICES if isinstance(values.get(name), list)}

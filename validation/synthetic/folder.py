@@ -24,9 +24,14 @@ COMPONENTS = ("system", "drive", "package-0", "dram")
 
 
 class Power:
-    """Piecewise constant power of the components in W; its integral is the truth."""
+    """Piecewise constant power of the components in W; its integral is the truth.
 
-    def __init__(self) -> None:
+    With a `ripple`, a share, it is above and below by turns each second, with the same joules: no
+    machine draws so even a power that a meter reads the same for minutes.
+    """
+
+    def __init__(self, ripple: float = 0.0) -> None:
+        self.ripple = ripple
         self._t_s: list[float] = [0.0]
         self._energy_j: list[list[float]] = [[0.0] * len(COMPONENTS)]
         self._known: tuple[Floats, Floats] | None = None
@@ -39,11 +44,18 @@ class Power:
     def add(self, seconds: float, watts: Sequence[float]) -> tuple[float, float]:
         """Add a stretch of constant power, by component; returns its begin and end."""
         begin = self.end_s
-        self._t_s.append(begin + seconds)
+        end = begin + seconds
+        for sign in (1, -1) * (int(seconds // 2) if self.ripple else 0):
+            self._stretch(self.end_s + 1.0, [w * (1 + sign * self.ripple) for w in watts])
+        self._stretch(end, watts)
+        return begin, end
+
+    def _stretch(self, end_s: float, watts: Sequence[float]) -> None:
+        seconds = end_s - self.end_s
         last = self._energy_j[-1]
+        self._t_s.append(end_s)
         self._energy_j.append([e + w * seconds for e, w in zip(last, watts, strict=True)])
         self._known = None
-        return begin, self.end_s
 
     def add_run(
         self,

@@ -85,6 +85,7 @@ REST_W = (25.0, *PARTS_W)
 SETTLE_S, PAD_S, TAIL_S = 10.0, 2.0, 10.0
 INTERVAL_MS = 500
 RAPL_STEP_S = 2.0
+RIPPLE = 0.002  # of the power, by turns; it leaves the joules as they are
 BURST_EVERY_S = 30.0
 WORKLOADS: Mapping[str, Mapping[str, Any]] = {
     "file_io": {
@@ -127,7 +128,12 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
     generator = np.random.default_rng(seed)
     plan = _plan(seed, blocks, generator)
     record = Record(
-        plan, rapl_step_s=RAPL_STEP_S, zones=(), channels={"0": "system"}, started_wall=CREATED
+        plan,
+        Power(RIPPLE),
+        rapl_step_s=RAPL_STEP_S,
+        zones=(),
+        channels={"0": "system"},
+        started_wall=CREATED,
     )
     means = expected()
     power = record.power

@@ -13,10 +13,11 @@ import yaml
 from analysis.published.claims import Claim, claims
 from analysis.published.compared_figures import find_configuration
 from analysis.published.conditions import Compared, differences
+from analysis.published.reference import citations
 from analysis.suite.records import Suite
 from contract.places import ROOT
 from contract.plan import FORMAT, Configuration, SuitePlan, WorkloadEntry
-from validation.paper_places import PAGE, page, places
+from validation.paper_places import PAGE, WORDS, page, places, sentences
 from workloads import registry
 
 SUITES = Path(__file__).parents[2] / "workloads" / "suites"
@@ -56,6 +57,14 @@ def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
         "docs/papers.md is old: run python -m validation.paper_places"
     )
+
+
+def test_each_sentence_is_to_the_letter_or_has_its_reason() -> None:
+    every = [sentence for citation in citations() for sentence in sentences(citation.paper)]
+    assert {sentence.suits for sentence in every} == set(WORDS)
+    assert [s.sentence for s in every if s.suits != "letter" and not s.why] == []
+    assert sum(sentence.suits == "part" for sentence in every) <= 5
+    assert all(f"| {s.place} |" in page() and s.ours + s.why for s in every)
 
 
 def test_a_shared_remark_is_printed_once() -> None:
