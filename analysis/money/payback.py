@@ -67,7 +67,6 @@ class Payback:
     net_present_value: Estimate
     probability: float | None
     co2_kg_per_year: Estimate | None
-    co2_kg_in_life: Estimate | None
     budget: Budget
     origin: str
     after_work: str = SLEEP
@@ -85,20 +84,6 @@ class Payback:
     @property
     def demonstrated(self) -> bool:
         return self.probability is not None and self.probability >= DEMONSTRATED
-
-    @property
-    def meter_j(self) -> float | None:
-        """Half width of the saving's 95 % interval by the meter's error only; None if unstated."""
-        rows = tuple(row for row in self.budget.rows if row.evaluation == "B")
-        stated = any(row.half_width is not None for row in rows)
-        return replace(self.budget, rows=rows).expanded if stated else None
-
-    @property
-    def meter_share(self) -> float | None:
-        """`meter_j` as a share of the saving."""
-        if self.meter_j is None or self.saving_j.mean == 0:
-            return None
-        return self.meter_j / abs(self.saving_j.mean)
 
 
 def annuity(rate: float, years: float) -> float:
@@ -166,7 +151,6 @@ def payback(
         net_present_value=yearly.changed(lambda money: money * in_life - a.sed_extra_price),
         probability=_probability(saving, each_day, a),
         co2_kg_per_year=co2_kg,
-        co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
         budget=budget,
         origin=origin,
         after_work=after_work,

@@ -88,9 +88,9 @@ def _parse(text: str, example: str) -> tuple[Price, str]:
     if match is None or (match[1] and match[3]):
         raise ValueError(f"{text!r} is not a price. Write an amount and a currency: {example}.")
     before, amount, after, unit = match.groups(default="")
-    whole, comma, decimals = amount.partition(",")
-    if comma and len(decimals) == len("000") and whole.strip("0"):
-        raise ValueError(f"{amount!r} is ambiguous. Write {whole}{decimals} or {whole}.{decimals}.")
+    units, comma, decimals = amount.partition(",")
+    if comma and len(decimals) == len("000") and units.strip("0"):
+        raise ValueError(f"{amount!r} is ambiguous. Write {units}{decimals} or {units}.{decimals}.")
     value = float(amount.replace(",", "."))
     if value <= 0:
         raise ValueError(f"{text!r} is not above 0.")

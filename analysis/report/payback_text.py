@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from analysis.money import costs
-from analysis.money.payback import DEMONSTRATED, PROFILE, Payback
+from analysis.money.costs import HOURS_PER_DAY
+from analysis.money.payback import DAYS_PER_YEAR, DEMONSTRATED, PROFILE, Payback
 from analysis.report import words
 from analysis.report.answer import Fact, line
 from analysis.report.texts import catalogue, say
@@ -120,13 +121,16 @@ def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
         unit = "a day" if payback.workload == PROFILE else "a run"
         tail_j = words.rounded(payback.tail_j)
         sentences.append(say("payback.tail", tail_j=tail_j, unit=unit, rest_j=rest_j))
-    if payback.saves and payback.runs is not None and payback.years is not None:
+    if payback.runs is not None and payback.hours is not None:
+        years = payback.hours.scaled(1 / HOURS_PER_DAY / DAYS_PER_YEAR)
         sentences.append(
             say(
                 "payback.repaid",
                 runs=words.span(payback.runs),
+                unit="days" if payback.workload == PROFILE else "runs",
                 hours=words.span(payback.hours),
-                years=words.span(payback.years),
+                nonstop=words.span(years),
+                years="never" if payback.years is None else words.span(payback.years, "years"),
             )
         )
     if payback.probability is not None and not payback.assumed:

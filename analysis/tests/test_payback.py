@@ -90,13 +90,9 @@ def test_present_value_is_the_sum_of_discounted_cash_flows() -> None:
 def test_carbon_only_where_the_grid_is_known() -> None:
     repaid = reckon(*SAVES)
     assert repaid.co2_kg_per_year is None
-    assert repaid.co2_kg_in_life is None
     grid = parse_assumptions({**ASSUMPTIONS, "life_years": 3, "grid_g_co2_per_kwh": 400})
     repaid = reckon(*SAVES, grid)
     assert known(repaid.co2_kg_per_year).mean == pytest.approx(1010 / 3.6e6 * 50 * 365.25 * 0.4)
-    assert known(repaid.co2_kg_in_life).mean == pytest.approx(
-        3 * known(repaid.co2_kg_per_year).mean
-    )
 
 
 def test_an_interval_with_zero_has_no_payback() -> None:

@@ -9,10 +9,12 @@ import polars as pl
 import pytest
 
 from analysis.money.costs import HOURS_PER_DAY, hours_a_day, paybacks
+from analysis.report import words
+from analysis.report.money_section import money_section
 from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results, results
 from analysis.tests.known import known
-from analysis.tests.pages import Shared
+from analysis.tests.pages import Shared, text_of
 from validation.synthetic.paper import expected, write_paper_suite
 
 SOFTWARE = ("dmcrypt-aes128", "dmcrypt-aes256")
@@ -80,6 +82,10 @@ def test_the_papers_days_of_work_take_longer_than_its_minutes(paper: Results) ->
     assert hours == pytest.approx(3, abs=0.1)
     drives = [p for p in paybacks(paper.suite, paper.energy) if p.workload == "kernel_tree"]
     assert [known(p.runs).mean for p in drives] == pytest.approx([750_000] * 2, rel=0.25)
+    text = text_of(money_section(paper))
+    for span in (known(drives[0].runs), known(drives[0].hours)):
+        assert words.span(span) in text
+    assert "years without a pause; at the declared work and with interest: never." in text
 
 
 def test_the_drive_is_not_repaid_within_its_life(paper: Results) -> None:
