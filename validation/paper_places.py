@@ -84,8 +84,8 @@ suite has the workloads, configurations, disks and meters.
   of disks, queries, caches) hold for its figures and claims. Under another one a ratio is *not
   comparable*: it is shown with what differs, and neither supports nor contradicts.
 - Modelled figures *agree* or *disagree with the model*, and contradict no paper.
-- Where the paper's own printed figures violate its sentence, the page states that, and a suite whose
-  figures violate it in the same way contradicts it *by the paper's own figures*.
+- Where the paper's own printed figures violate its sentence, the page states that, and a suite
+  whose figures violate it, too, contradicts it *by the paper's own figures*.
 - At most 5 % for any false verdict of a claim in a report (Holm), with the meter's error.
 - `same within` and `at most` take {LEAST_EQUIVALENT} blocks and runs of one level, as the verdict
   *equivalent* does.

@@ -243,6 +243,13 @@ def test_without_a_meter_there_are_no_joules(papers: Results) -> None:
     assert all(r.joules is None and r.measured is not None for r in figures)
 
 
+def test_a_disk_of_unknown_kind_stands_for_none_of_three(rows: Rows) -> None:
+    of_media = [r for r in rows["sassani"] if r.counterpart.note == "TrueCrypt format"]
+    assert len({r.published.device.split()[0] for r in of_media if r.published.device}) == 3
+    assert all("on a disk of unknown kind" in r.differs for r in of_media if r.published.device)
+    assert count_agreement(of_media).ratios == 0
+
+
 def test_a_size_stands_in_only_where_the_papers_figures_scale(rows: Rows) -> None:
     """Panda's AES takes 68 to 80 ms a MB of text, its images 20 to 103."""
     by_type = {
