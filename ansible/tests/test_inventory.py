@@ -405,7 +405,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     configurations = resolve({**GIVEN, "configurations": entries}).configurations
     labels = [inventory.words(entry) for entry in configurations]
-    assert len(set(labels)) == len(labels) == 40
+    assert len(set(labels)) == len(labels) == 41
 
 
 @pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])
