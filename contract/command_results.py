@@ -64,7 +64,7 @@ class SuiteResult:
     folder: str
 
 
-AnswerTo = Literal["cost", "most", "payback", "trust", "next"]
+AnswerTo = Literal["cost", "most", "payback", "battery", "trust", "next"]
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,19 @@ def proof(suite: Suite, origin: str) -> str:
         return "there was no storage to prove"
     proven = sum(run.proof.ok and not run.proof.declared for run in suite.runs)
     declared = sum(run.proof.ok and run.proof.declared for run in suite.runs)
-    clause = f"the storage was proven to be the planned one in {proven} of them"
+    clause = f"in {proven} of them the storage was proven to be the planned one"
     if declared:
-        clause += f", and declared to be it by a product's own commands in {declared}"
+        clause += f"; in {declared} a product's own commands declare it"
     for serial, read in suite.locked_reads.items():
-        clause += f"; locked after the last of them, {serial} refused a read ({read.error})"
-        if read.link_before != read.link_after:
-            clause += ", which changed its link: switch the machine off before the next suite"
+        clause += f"; after the last run {serial} was locked and refused a read ({read.error})"
+        changed = read.link_before != read.link_after
+        clause += ", which changed its link: switch the machine off before the next suite" * changed
+        clause += ", as it should" * (not changed)
     return clause
 
 
-def stolen_shares(energy: pl.DataFrame) -> list[float]:
-    """Return for each run the share of CPU time that a virtual machine's host took away.
+def stolen_shares(energy: pl.DataFrame) -> dict[str, float]:
+    """Return by run the share of CPU time that a virtual machine's host took away.
 
     Empty if that is 0 in all runs, or not recorded.
     """
@@ -55,8 +56,8 @@ def stolen_shares(energy: pl.DataFrame) -> list[float]:
         .group_by("run_id")
         .agg(pl.col("cpu_stolen_s").sum() / (pl.col("duration_s") * pl.col("cpus")).sum())
     )
-    shares = [float(share) for share in runs["cpu_stolen_s"]]
-    return shares if any(shares) else []
+    shares = {str(run_id): float(share) for run_id, share in runs.iter_rows()}
+    return shares if any(shares.values()) else {}
 
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`

@@ -1,21 +1,18 @@
-"""Sentences of several pages: comparisons, the measurement, and the origin of figures."""
+"""Sentences of several pages: comparisons, and the origin of figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.report import view, words
 from analysis.report.texts import catalogue, say
-from analysis.report.view import Blocks, Verdict
-from analysis.report.words import count, listed
+from analysis.report.view import Verdict
 from analysis.stats import disks
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
-from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
+from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, Suite
 from contract.command_results import AnswerLine, AnswerTo
 
 Fact = str | float | None | Sequence[str | float | None]
-MOST = 6  # configurations that are named; of more, only their number
 
 
 def line(
@@ -43,40 +40,11 @@ def verdict_on_disks(suite: Suite, base: str | None, other: str, verdict: Verdic
     return Verdict(say("verdict.two-disks", verdict=verdict), verdict.kind)
 
 
-def banner(origin: str) -> Blocks:
-    """Return the banner of figures that are not measured; nothing for measured ones."""
+def mark(origin: str) -> str:
+    """Return the mark of figures that are not measured; empty for measured ones."""
     if origin == MEASURED:
-        return ()
-    text = view.paragraph(say(f"banner.{SYNTHETIC if origin == SYNTHETIC else MODELLED}"))
-    return view.note(f"{origin.capitalize()}. ", text, origin)
-
-
-def measurement_sentence(results: Results) -> str:
-    """Return a sentence on what was measured, on which machine and disks, and by which meters."""
-    suite = results.suite
-    components = set(results.summary["component"])
-    package = "package" if "package" in components else "package-0"
-    parts = [
-        words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in components
-    ]
-    facts = [
-        suite.machine.get("cpu.model", ""),
-        say("answer.disks", disks=", ".join(disks.models(suite))),
-    ]
-    inside = "; ".join(facts[: 2 if disks.models(suite) else 1]).strip("; ")
-    machine = suite.host or "one machine"
-    means = [f"the meter {meter.kind}" for meter in suite.meters]
-    means += ["RAPL"] * any(run.phases and run.phases[0].counters for run in suite.runs)
-    names = suite.configurations
-    labels = [suite.label(name) for name in names] or ["no configuration"]
-    return say(
-        "answer.measured",
-        parts=listed([f"the {part}" for part in parts] or ["nothing"]),
-        machine=f"{machine} ({inside})" if inside else machine,
-        means=listed(list(dict.fromkeys(means)) or ["no source"]),
-        work=count(len({run.workload for run in suite.compared_runs}), "workload"),
-        configurations=listed(labels) if len(labels) <= MOST else f"{len(labels)} configurations",
-    )
+        return ""
+    return say(f"mark.{SYNTHETIC if origin == SYNTHETIC else MODELLED}")
 
 
 def contrast_of(results: Results, base: str | None, name: str | None) -> Contrast | None:

@@ -12,10 +12,10 @@ from analysis.published.tables import claims_csv
 from analysis.report import (
     answer,
     first_page,
-    provenance,
     questions_section,
     render,
     tables,
+    trust_section,
     view,
 )
 from analysis.report.sections import Report
@@ -67,13 +67,14 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
 
 
 def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
-    """Return the output of `fde report`: the table, the first page's lines, missing parts."""
-    notes = [*results.suite.problems, *results.reservations]
-    notes += [note.sentence for note in results.flags if not reserves(note.code)]
+    """Return the output of `fde report`: the table, then the first page's lines with remarks."""
+    notes = [note.sentence for note in results.flags if not reserves(note.code)]
     notes += [note.sentence for note in results.work_notes]
-    missing = provenance.missing_sentence(results.suite)
-    notes += [f"{missing}."] * bool(missing)
-    lines_below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]
-    details = view.join(map(view.paragraph, lines_below))
-    above = (*answer.banner(results.origin), tables.headline(results))
-    return above + first_page.blocks(lines) + details
+    below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]
+    mark = answer.mark(results.origin)
+    return (
+        *(view.paragraph(f"{mark[0].upper()}{mark[1:]}.") if mark else ()),
+        tables.headline(results),
+        *first_page.blocks(lines, trust_section.remarks(results)),
+        *view.join(map(view.paragraph, below)),
+    )

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.report import answer, render, view, words
-from analysis.report.texts import say
-from analysis.report.view import Blocks, Fields, Page, Section
+from analysis.report.figures import forest
+from analysis.report.texts import catalogue, say
+from analysis.report.view import Blocks, Fields, Group, Matrix, MatrixCell, Page, Section
 from analysis.stats.compare import LEAST_NIGHTS, NIGHT_SD, Compared
+from analysis.stats.stats import LEVEL
 from analysis.suite.records import worst_origin
 from contract import files
 from contract.command_results import Difference, Ratio
 
-MOST = 20  # differences that are shown; the reports have the complete plans
 NAMED = 5  # increases that a sentence names
-LONGEST = 60  # characters of one
+MOST_NAMED = 6  # kinds of differences that the first screen names
+SHORT = 40  # characters of values that it shows
 
 
 def write(pairs: Sequence[Compared], folder: Path) -> Path:
@@ -33,9 +34,8 @@ def write(pairs: Sequence[Compared], folder: Path) -> Path:
 def text(pairs: Sequence[Compared]) -> str:
     """Return the page as text for a terminal."""
     shown = page(pairs)
-    return render.text(
-        shown.head + view.join(view.heading(s.title, 2) + s.blocks for s in shown.sections)
-    )
+    sections = view.join(view.heading(s.title, 2) + s.blocks for s in shown.sections)
+    return render.text((*shown.facts, *shown.head, *sections))
 
 
 def count_tested(pairs: Sequence[Compared]) -> int:
@@ -67,47 +67,122 @@ def page(pairs: Sequence[Compared]) -> Page:
     first, origin = pairs[0].a, worst_origin(pair.origin for pair in pairs)
     lettered = [(_letter(i), pair) for i, pair in enumerate(pairs)]
     named = [("A", first), *((letter, pair.b) for letter, pair in lettered)]
-    head = view.bullets(
-        f"{letter}: {suite.suite_id}, {suite.plan.created_wall}".rstrip(", ")
-        for letter, suite in named
-    )
+    suites = [f"{letter}: {s.suite_id}, {s.plan.created_wall[:10]}" for letter, s in named]
+    answers = view.join(_answer(pair, letter) for letter, pair in lettered)
+    head = view.columns(answers, _picture(lettered, origin))
+    head += view.join(_matrix(pair, letter) for letter, pair in lettered)
+    head += view.key("compare.marks")
+    sections = [
+        Section(say("compare.differ"), "differs", view.join(_differ(p, at) for at, p in lettered)),
+        Section(say("compare.joules"), "joules", view.join(_joules(p, at) for at, p in lettered)),
+    ]
+    if costs := view.join(_costs(pair, letter) for letter, pair in lettered):
+        sections.append(Section(say("compare.cost"), "costs", costs))
     caution = say("compare.caution", sd=f"{100 * NIGHT_SD:g} %", least=str(LEAST_NIGHTS))
-    head += answer.banner(origin) + view.paragraph(caution)
-    parts = [_pair(pair, letter) for letter, pair in lettered]
-    differ, joules, costs = (view.join(part) for part in zip(*parts, strict=True))
-    sections = [Section("What differs", "differs", differ)]
-    rows = [(letter, ratio) for letter, pair in lettered for ratio in pair.increases]
-    columns: Fields[tuple[str, Ratio]] = {
-        "Suite": lambda row: row[0],
-        "Workload": lambda row: words.name_of(row[1].workload),
-        "Configuration": lambda row: first.label(row[1].configuration),
-        "Change [95 % interval]": lambda row: words.change_in(row[1]),
-        "p (Holm)": lambda row: words.p_value(row[1].p_adjusted),
-    }
-    caption = "Joules that rose significantly"
-    increases = view.table_of(caption, rows, columns, words=3, origin=origin)
-    increases = increases or view.paragraph("No joules rose significantly.")
-    sections.append(Section("Increases", "increases", increases))
-    if len(pairs) > 1:
-        sections.append(Section("Over time", "history", _history(pairs, origin)))
-    sections.append(Section("Joules", "joules", joules))
-    sections += [Section("Cost of encryption", "costs", costs)] * bool(costs)
-    title = " and ".join(suite.suite_id for _, suite in named)
+    sections.append(Section(say("compare.method"), "method", view.paragraph(caution)))
     count = {1: "Two"}.get(len(pairs), str(len(pairs) + 1))
-    return Page(title, f"{count} suites compared", head, tuple(sections))
+    return Page(
+        " and ".join(suite.suite_id for _, suite in named),
+        f"{count} suites compared",
+        (view.Facts(" · ".join(suites), answer.mark(origin)),),
+        head,
+        tuple(sections),
+        origin,
+    )
 
 
-def _history(pairs: Sequence[Compared], origin: str) -> Blocks:
-    """Return the joules over all workloads, by suite."""
-    caption = "Change of energy over all workloads beside the first suite, with 95 % intervals"
-    names = dict.fromkeys(ratio.configuration for pair in pairs for ratio in pair.overall)
-    rows = []
-    for i, pair in enumerate(pairs):
-        by = {ratio.configuration: words.change_in(ratio) for ratio in pair.overall}
-        date = pair.b.plan.created_wall[:10]
-        rows.append([_letter(i), date, *(by.get(name, words.NOTHING) for name in names)])
-    headers = ["Suite", "Date", *map(pairs[0].a.label, names)]
-    return view.table(caption, headers, rows, words=2, origin=origin)
+def _answer(pair: Compared, letter: str) -> Blocks:
+    """Return how much the joules of one suite differ from the first's, and what else differs."""
+    tested, rose = len(pair.tested), pair.increases
+    fell = [r for r in pair.tested if r.ratio < 1 and (r.p_adjusted or 0.0) < LEVEL]
+    code = "more" if rose else "less" if fell else "same" if tested else "untested"
+    significant = rose or sorted(fell, key=lambda ratio: ratio.ratio)
+    verdict = say(
+        f"compare.answer.{code}",
+        letter=letter,
+        count=str(len(significant)),
+        tested=str(tested),
+    )
+    reason = "."
+    for largest in significant[:1]:
+        reason = say(
+            "compare.answer.largest",
+            workload=words.name_of(largest.workload),
+            configuration=pair.a.label(largest.configuration),
+            change=words.change_in(largest),
+        )
+    shown: Blocks = (view.Answer("", verdict, reason),)
+    if names := list(dict.fromkeys(map(_subject, pair.differences))):
+        more = f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED)
+        listed = words.listed(names[:MOST_NAMED]) if not more else ", ".join(names[:MOST_NAMED])
+        shown += (view.Answer("", say("compare.answer.differ"), f" {listed}{more}."),)
+    else:
+        shown += (view.Answer("", say("compare.alike", letter=letter), ""),)
+    if pair.other_work:
+        works = ", ".join(map(words.name_of, pair.other_work))
+        shown += view.note("Not alike. ", say("compare.other-work", works=works, letter=letter))
+    return shown
+
+
+def _subject(difference: Difference) -> str:
+    """Return what differs in words, with both values if they are short: `blocks (4, then 3)`."""
+    subject, _, rest = difference.what.partition(".")
+    kind, _, name = subject.partition(" ")
+    if kind == "workload":
+        return f"workload {words.name_of(name.partition(':')[0])}"
+    if subject == "disks":
+        return f"disk {rest.partition('.')[0]}"
+    named = catalogue().tables["compared"].get(subject, subject.replace("_", " "))
+    values = [value or words.NOTHING for value in (difference.a, difference.b)]
+    if rest or sum(map(len, values)) > SHORT:
+        return named
+    return f"{named} ({', then '.join(values)})"
+
+
+def _picture(lettered: Sequence[tuple[str, Compared]], origin: str) -> Blocks:
+    """Return the change of each configuration over all workloads, by suite."""
+    groups = [
+        (
+            letter if len(lettered) > 1 else "",
+            [
+                (pair.a.label(ratio.configuration), ratio.configuration, ratio)
+                for ratio in pair.overall
+            ],
+        )
+        for letter, pair in lettered
+    ]
+    drawn = forest.draw_ratios(lettered[0][1].a, groups, origin)
+    caption = say("compare.picture")
+    return view.picture(drawn, caption + (forest.arrow_note(drawn) if drawn else ""))
+
+
+def _matrix(pair: Compared, letter: str) -> Blocks:
+    """Return workloads × configurations with each change and its mark."""
+    by = {(ratio.workload, ratio.configuration): ratio for ratio in pair.joules}
+    names = list(dict.fromkeys(ratio.configuration for ratio in pair.joules))
+    workloads = list(dict.fromkeys(ratio.workload for ratio in pair.joules))
+    tested = {(ratio.workload, ratio.configuration) for ratio in pair.tested}
+    rows = tuple(
+        (
+            words.name_of(workload),
+            tuple(_cell(by.get((workload, name)), (workload, name) in tested) for name in names),
+        )
+        for workload in workloads
+    )
+    part = words.name_of(pair.component)
+    caption = say("compare.matrix", letter=letter, component=part)
+    heads = ("Workload", *map(pair.a.label, names))
+    return (Matrix(caption, heads, (Group("", rows),)),) if rows else ()
+
+
+def _cell(ratio: Ratio | None, tested: bool) -> MatrixCell:
+    if ratio is None:
+        return MatrixCell(words.NOTHING)
+    change, _, interval = words.change_in(ratio).partition(" [")
+    below = (f"[{interval}",) if interval else ()
+    if not tested or ratio.p_adjusted is None or ratio.p_adjusted >= LEVEL:
+        return MatrixCell(f"{change} ?" if tested else change, "inconclusive", "", below)
+    return MatrixCell(f"{change} {'▲' if ratio.ratio > 1 else '▼'}", "differs", "", below)
 
 
 def _letter(place: int) -> str:
@@ -115,51 +190,47 @@ def _letter(place: int) -> str:
     return chr(ord("B") + place) if place < 25 else f"S{place + 2}"
 
 
-def _pair(pair: Compared, letter: str) -> tuple[Blocks, Blocks, Blocks]:
-    """Return the differences, the joules and the costs of one suite against the first."""
-    differing: Fields[Difference] = {
+def _differ(pair: Compared, letter: str) -> Blocks:
+    """Return the table of what the plans, meters and machines of two suites differ in."""
+    columns: Fields[Difference] = {
         "What": lambda difference: difference.what,
-        "A": lambda difference: _short(difference.a),
-        letter: lambda difference: _short(difference.b),
+        "A": lambda difference: difference.a or words.NOTHING,
+        letter: lambda difference: difference.b or words.NOTHING,
     }
-    caption = f"Plans, meters and machines: {letter} beside A"
-    count, text = len(pair.differences), say("compare.alike", letter=letter)
-    if count:
-        hidden = f"; {count - MOST} more are not shown" if count > MOST else ""
-        verb = "things differ" if count > 1 else "thing differs"
-        text = f"{count} {verb} between A and {letter}{hidden}."
-    differ = view.paragraph(text)
-    differ += view.table_of(caption, pair.differences[:MOST], differing, words=3)
-    if pair.other_work:
-        works = ", ".join(map(words.name_of, pair.other_work))
-        text = say("compare.other-work", works=works, letter=letter)
-        differ += view.note("Not alike. ", view.paragraph(text), "warning")
-    names: Fields[Ratio] = {
+    caption = say("compare.differ.caption", letter=letter)
+    return view.table_of(caption, pair.differences, columns, words=3)
+
+
+def _names(pair: Compared) -> Fields[Ratio]:
+    return {
         "Workload": lambda ratio: words.name_of(ratio.workload),
         "Configuration": lambda ratio: pair.a.label(ratio.configuration),
     }
-    joules_columns: Fields[Ratio] = {
-        **names,
+
+
+def _joules(pair: Compared, letter: str) -> Blocks:
+    """Return the number of blocks and the p-value behind each mark."""
+    columns: Fields[Ratio] = {
+        **_names(pair),
         f"{letter} / A [95 % interval]": _ratio,
+        "p (Holm)": lambda ratio: words.p_value(ratio.p_adjusted),
         "n in A": lambda ratio: str(ratio.blocks_a),
         f"n in {letter}": lambda ratio: str(ratio.blocks_b),
     }
-    costs_columns: Fields[Ratio] = {
-        **names,
+    caption = say("compare.joules.caption", letter=letter, component=words.name_of(pair.component))
+    return view.table_of(caption, pair.joules, columns, words=2, group=True)
+
+
+def _costs(pair: Compared, letter: str) -> Blocks:
+    """Return what encryption costs in both suites, and the ratio."""
+    columns: Fields[Ratio] = {
+        **_names(pair),
         "Cost in A": lambda ratio: _cost(ratio.cost_a),
         f"Cost in {letter}": lambda ratio: _cost(ratio.cost_b),
-        f"{letter} beside A [95 % interval]": _ratio,
+        f"{letter} / A [95 % interval]": _ratio,
     }
-    component, origin = words.name_of(pair.component), pair.origin
-    caption = f"Energy of {component} in {letter} over that in A, runs without their tail"
-    joules = view.table_of(caption, pair.joules, joules_columns, words=2, origin=origin, group=True)
     caption = say("compare.costs", letter=letter)
-    costs = view.table_of(caption, pair.costs, costs_columns, words=2, origin=origin, group=True)
-    return differ, joules, costs
-
-
-def _short(value: str | None) -> str:
-    return words.NOTHING if not value else textwrap.shorten(value, LONGEST, placeholder=" …")
+    return view.table_of(caption, pair.costs, columns, words=2, group=True)
 
 
 def _cost(ratio: float | None) -> str:

@@ -20,7 +20,7 @@ SILENT = "not reported"
 def disk_table(results: Results) -> Blocks:
     """Return temperatures, counts during runs, and the disk's settings by configuration."""
     if not results.disks:
-        return view.paragraph("The runs do not record the condition of their disks.")
+        return view.paragraph("The runs have no record of the condition of their disks.")
     limit = limit_k(results.suite)
     base = results.suite.label(results.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
@@ -46,9 +46,7 @@ def disk_table(results: Results) -> Blocks:
         "Spare, first; last (%)": lambda condition: _life(condition, "spare_percent"),
         "Life used, first; last (%)": lambda condition: _life(condition, "used_percent"),
     }
-    page = view.table_of(
-        say("disks.caption"), results.disks, columns, words=2, origin=results.origin, group=True
-    )
+    page = view.table_of(say("disks.caption"), results.disks, columns, words=2, group=True)
     cold = [results.suite.label(c.configuration) for c in results.disks if not c.temperature_c]
     if cold:
         page += view.key("disks.cold", names=", ".join(cold))
@@ -86,7 +84,7 @@ def sentences(suite: Suite) -> Iterator[str]:
         if role not in suite.preconditioned:
             yield f"Disk {role} was not preconditioned; {_as_found(suite, role)}."
         elif (record := suite.preconditioned[role]) is None:
-            yield f"Disk {role} was to be preconditioned, and there is no record that it was."
+            yield f"Disk {role} was to be preconditioned, but has no record of it."
         else:
             sharing = [name for name in suite.configurations if suite.disk_of(name) == role]
             text = _preconditioned(role, record)
@@ -104,10 +102,10 @@ def _preconditioned(role: str, record: PreconditionDocument) -> str:
         f"{ACCESSES.get(record.access, record.access)}, {_size(written)} in all"
     )
     if record.interrupted:
-        text += f" (it was begun {record.interrupted} more times, and interrupted)"
+        text += f" (after {record.interrupted} interrupted attempts)"
     window = steady_state.window(rounds_mib_s)
     if window is None:
-        return f"{text}; they are too few to show whether it was steady."
+        return f"{text}; too few to show whether it was steady."
     return f"{text}. " + say(
         f"disks.{'steady' if window.steady else 'unsteady'}",
         mean=words.rounded(window.mean),
@@ -133,7 +131,7 @@ def _as_found(suite: Suite, role: str) -> str:
     facts = [f"{_size(written)} written in its life"] if written is not None else []
     if used_percent is not None:
         facts.append(f"{words.exact(used_percent)} % of its life used")
-    text = f"it was as found: {', '.join(facts) or 'it does not report what it has written so far'}"
+    text = f"it was as found: {', '.join(facts) or 'it does not report how much it has written'}"
     if failed:
         text += say("disks.not-discarded", how=" or ".join(sorted(failed)))
     return text

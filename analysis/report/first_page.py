@@ -10,21 +10,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.energy.watermarks import DISAGREES
-from analysis.report import mechanism, view, words
+from analysis.energy.watermarks import AGREES, DISAGREES
+from analysis.money.costs import battery_hours
+from analysis.report import mechanism, trust_section, view, words
 from analysis.report.answer import Fact, contrast_of, is_narrow, line
 from analysis.report.payback_text import money_line
+from analysis.report.provenance import duration
 from analysis.report.texts import say
 from analysis.report.trust_section import cross_checks
-from analysis.report.view import Blocks, Link
+from analysis.report.view import Blocks, Remark
 from analysis.report.words import count, listed
 from analysis.stats import comparison, disks
-from analysis.stats.comparison import Comparison
+from analysis.stats.comparison import LEAST_EQUIVALENT, Comparison
 from analysis.stats.contrasts import Contrast, counted, scatter_shares
+from analysis.stats.drift_check import MOVED
 from analysis.stats.results import Results
 from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import SYNTHETIC, SYSTEM, Suite
-from contract.command_results import AnswerLine
+from contract.command_results import AnswerLine, AnswerTo
 from contract.estimates import ends
 from contract.names import safe
 from contract.places import command_line
@@ -48,30 +51,28 @@ def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
         *_costs(results, compared),
         _most(results),
         money_line(results),
+        *_battery(results),
         _trusted(results),
         _next(results, compared, folder),
     )
 
 
-def blocks(answers: Sequence[AnswerLine], linked: bool = False) -> Blocks:
-    """Return the lines as blocks, a label for each question; if `linked`, trust has its link."""
+ASKED: tuple[AnswerTo, ...] = ("trust", "next")  # in a question of its own on the page
+
+
+def blocks(
+    answers: Sequence[AnswerLine], remarks: Sequence[Remark] = (), label: str = "label"
+) -> Blocks:
+    """Return the lines as blocks, with a label for each question and remarks after trust."""
     shown: Blocks = ()
     before = ""
     for reply in answers:
-        label = say(f"answer.{reply.question}.label") if reply.question != before else ""
-        detailed = linked and reply.question == "trust"
-        link = Link(say("answer.trust.link"), "#trust") if detailed else None
-        shown += view.answer(reply, label, link)
+        name = say(f"answer.{reply.question}.{label}") if reply.question != before else ""
+        shown += view.answer(reply, name)
+        if reply.question == "trust" and remarks:
+            shown += (view.Remarks(tuple(remarks)),)
         before = reply.question
     return shown
-
-
-def sentence(answers: Sequence[AnswerLine]) -> Blocks:
-    """Return the first screen's bold sentences: the cost of encryption, and whether it pays."""
-    costs = [reply.verdict for reply in answers if reply.question == "cost"]
-    pays = [reply.verdict for reply in answers if reply.question == "payback"]
-    sentences = [f"{text.rstrip('. ')}." for text in (*costs, *pays)]
-    return (view.Answer("", " ".join(sentences), ""),)
 
 
 @dataclass(frozen=True)
@@ -149,15 +150,15 @@ def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
         return "no-baseline", "the plan has no configuration without encryption"
     components = set(results.summary["component"])
     if SYSTEM not in components:
-        rapl = ", and RAPL counts no disk" * bool({"package", "package-0"} & components)
+        rapl = ", and RAPL does not count disks" * bool({"package", "package-0"} & components)
         return "no-meter", f"no meter saw the whole system{rapl}"
     measured = {run.configuration for run in suite.compared_runs}
     missing = [side for side in (base, name) if side not in measured]
     if missing:
         skipped = {run.configuration for run in suite.skipped}.issuperset(missing)
         labels = " or ".join(map(suite.label, missing))
-        return "skipped" if skipped else "no-pairs", f"there is no finished run of {labels}"
-    return "no-pairs", "no block holds a workload on both sides"
+        return "skipped" if skipped else "no-pairs", f"no run of {labels} finished"
+    return "no-pairs", "no block has a workload on both sides"
 
 
 def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLine]:
@@ -196,7 +197,7 @@ def _costs(results: Results, compared: Sequence[_Compared]) -> Iterator[AnswerLi
             "cost",
             "unsettled",
             {"configurations": [cost.name for cost, _ in wide], "blocks": least},
-            "wide" if least > 1 else "single",
+            "single" if least < 2 else "few" if least < LEAST_EQUIVALENT else "wide",
             names=_names([cost for cost, _ in wide]),
             blocks=count(least, "block"),
         )
@@ -221,7 +222,7 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
     c = cost.comparison
     assert c is not None and c.low is not None and c.high is not None
     margin = f"{c.margin * 100:g} %"
-    remark = f"; {words.unseen(c.n)}" if code == "equivalent" else ""
+    unseen = words.unseen(c.n)
     return line(
         "cost",
         code,
@@ -233,7 +234,8 @@ def _cost_line(cost: _Compared, code: str, way: str = "") -> AnswerLine:
         change=words.change_only(c),
         margin=margin,
         interval=words.interval_of(c.low, c.high),
-        rest=f"{cost.scope}{remark}",
+        rest=cost.scope,
+        unseen=f"{unseen[0].upper()}{unseen[1:]}",
         mechanism=f" {mechanism.sentence(cost.contrast)}".rstrip() if cost.contrast else "",
     )
 
@@ -315,29 +317,60 @@ def _most_joules(results: Results, component: str) -> AnswerLine:
     return line("most", "joules", facts, name=words.name_of(worst.workload), joules=joules)
 
 
+def _battery(results: Results) -> Iterator[AnswerLine]:
+    """Yield the line on hours on a battery, if an hour of work on it is declared."""
+    held = [h for h in battery_hours(results.suite, results.energy) if h.lost_min is not None]
+    worst = max(held, key=lambda h: h.lost_min.mean if h.lost_min else 0.0, default=None)
+    if worst is None or worst.lost_min is None:
+        return
+    lost = worst.lost_min
+    code = "unsettled"
+    if lost.low is not None and lost.high is not None and not lost.low <= 0 <= lost.high:
+        code = "lost" if lost.mean > 0 else "gained"
+    facts = {"configuration": worst.configuration, "lost_min": list(ends(lost))}
+    yield line(
+        "battery",
+        code,
+        {**facts, "hours": list(ends(worst.hours))},
+        name=results.suite.label(worst.configuration),
+        minutes=words.rounded(abs(lost.mean)),
+        interval=words.limits(lost),
+        hours=words.rounded(worst.hours.mean),
+    )
+
+
 def _trusted(results: Results) -> AnswerLine:
-    """Return the line on trust: the figures' origin, their number, and what was flagged."""
+    """Return the line on trust: the number of figures, proofs and checks, or of remarks."""
     suite = results.suite
     blocks = len({run.block for run in suite.compared_runs})
     planned = suite.planned_blocks or blocks
+    verdicts = [row[-1] for row in cross_checks(results)]
     flags = {
-        "cross-check": sum(row[-1] == DISAGREES for row in cross_checks(results)),
+        "cross-check": verdicts.count(DISAGREES),
         "reservation": len(results.reservations),
         "problem": len(suite.problems),
     }
-    disagree = {"cross-check": " disagrees" if flags["cross-check"] == 1 else " disagree"}
-    flagged = [f"{count(n, noun)}{disagree.get(noun, '')}" for noun, n in flags.items() if n]
+    remarks = trust_section.remarks(results)
+    proven = sum(run.proof.ok for run in suite.runs)
+    runs = f"{count(len(suite.runs), 'run')} proven"
+    if proven < len(suite.runs):
+        runs = f"{count(len(suite.runs), 'run')}, {proven} proven"
+    parts = [count(blocks, "block") if blocks == planned else f"{blocks} of {planned} blocks"]
+    parts += [runs, *["none void"] * (not suite.void)]
+    if AGREES in verdicts and not flags["cross-check"]:
+        parts.append("all cross-checks agree")
+    if results.drift_check is not None and results.drift_check.verdict != MOVED:
+        parts.append(say(f"answer.trust.drift.{results.drift_check.verdict.replace(' ', '-')}"))
     if not suite.seal_holds:
-        flagged.append("files changed" if suite.sealed else "not sealed")
+        parts.append("files changed" if suite.sealed else "not sealed")
     facts = {"blocks": blocks, "planned": planned, "runs": len(suite.runs), "void": len(suite.void)}
     return line(
         "trust",
         results.origin,
         {**facts, **{f"{noun}s": number for noun, number in flags.items()}},
-        blocks=count(blocks, "block") if blocks == planned else f"{blocks} of {planned} blocks",
-        runs=count(len(suite.runs), "finished run"),
-        void=f"{count(len(suite.void), 'run')} void" if suite.void else "none void",
-        flagged=f"flagged: {', '.join(flagged)}" if flagged else "nothing flagged",
+        "remarks" if remarks else "",
+        remarks=count(len(remarks), "reservation"),
+        parts=", ".join(parts),
     )
 
 
@@ -368,9 +401,24 @@ def _next(results: Results, compared: Sequence[_Compared], folder: Path) -> Answ
     command = _again(results, advised)
     facts: dict[str, Fact] = {"blocks": advised, "least": least, "most": most, "command": command}
     made = min(c.n for _, c in unsettled)
-    way = "pilot" if made < 2 else ""
-    blocks = str(most) if least == most else f"{least} to {most}"
-    return line("next", "blocks", facts, way, blocks=blocks, most=str(most), made=str(made))
+    facts["hours"] = hours = advised * _block_hours(results)
+    return line(
+        "next",
+        "blocks",
+        facts,
+        "pilot" if made < 2 else "",
+        names=_names([cost for cost, _ in unsettled]),
+        blocks=str(most) if least == most else f"{least} to {most}",
+        advised=str(advised),
+        made=str(made),
+        hours=f", {duration(3600 * hours)}" if hours else "",
+    )
+
+
+def _block_hours(results: Results) -> float:
+    """Return the hours of a block with its rests and switches; 0 if unknown."""
+    blocks_made = len({run.block for run in results.suite.compared_runs})
+    return results.suite.timing.wall_s / 3600 / max(1, blocks_made)
 
 
 def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
@@ -388,9 +436,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
         share = f"{100 * scatter[worst]:.0f} %"
         advice = say("answer.next.quieter.worst", workload=words.name_of(worst), share=share)
     reach = comparison.reachable_width(first.comparison) if first.comparison else None
-    # Hours of a block with its rests and switches; 0 if unknown.
-    blocks_made = len({run.block for run in results.suite.compared_runs})
-    hours = results.suite.timing.wall_s / 3600 / max(1, blocks_made)
+    hours = _block_hours(results)
     if reach is not None and hours:
         width, blocks = reach
         facts |= {"half_width": width, "blocks": blocks, "hours": blocks * hours}
@@ -398,7 +444,7 @@ def _quieter(results: Results, hopeless: Sequence[_Compared]) -> AnswerLine:
             "answer.next.quieter.reach",
             width=f"{100 * width:g} %",
             blocks=str(blocks),
-            hours=words.rounded(blocks * hours),
+            hours=duration(3600 * blocks * hours),
         )
     return line("next", "quieter", facts, names=_names(hopeless), said=advice)
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from analysis.report import answer, build, render, view, words
 from analysis.report.build import Built
-from analysis.report.view import Blocks, Link, Page, Section
+from analysis.report.view import Blocks, Link, Page
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.results import Results, results
 from analysis.suite import manifest
@@ -31,7 +31,7 @@ def write(place: Path, say: Callable[[str], None] = lambda _: None) -> Built:
         if not manifest.is_current(folder / "report.html"):
             build.build(folder)
     hosts = [results(folder) for folder in folders]
-    text = render.text(answer.banner(_origin(hosts)) + table(hosts))
+    text = render.text(_facts(hosts, place) + table(hosts))
     say(text)
     summaries = pl.concat([host.summary for host in hosts])
     files.write(place / "hosts.csv", [csv_bytes(summaries)])
@@ -49,13 +49,19 @@ def page(hosts: Sequence[Results], place: Path) -> Page:
     reports = view.links(
         Link(h.suite.host, link(h.suite.folder), f": {h.suite.suite_id}") for h in hosts
     )
-    facts = f"{place.resolve().name} · {words.count(len(hosts), 'host')}"
     return Page(
         f"Disk encryption in joules: {place.resolve().name}",
         "What disk encryption costs in joules, by host",
-        view.paragraph(facts, "facts") + answer.banner(_origin(hosts)),
-        (Section("Hosts", "hosts", table(hosts) + view.key("hosts") + reports),),
+        _facts(hosts, place),
+        table(hosts) + view.key("hosts") + reports,
+        (),
+        _origin(hosts),
     )
+
+
+def _facts(hosts: Sequence[Results], place: Path) -> Blocks:
+    text = f"{place.resolve().name} · {words.count(len(hosts), 'host')}"
+    return (view.Facts(text, answer.mark(_origin(hosts))),)
 
 
 def table(hosts: Sequence[Results]) -> Blocks:
@@ -71,7 +77,7 @@ def table(hosts: Sequence[Results]) -> Blocks:
         for host in hosts
     ]
     caption = "System energy over all workloads, against the disk without encryption"
-    return view.table(caption, ("Host", *labels.values(), "Complete"), rows, origin=_origin(hosts))
+    return view.table(caption, ("Host", *labels.values(), "Complete"), rows)
 
 
 def _change(host: Results, name: str) -> str:

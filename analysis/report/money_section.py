@@ -7,7 +7,7 @@ from functools import partial
 from itertools import compress
 
 from analysis.money import costs
-from analysis.money.costs import Battery, BatteryHours
+from analysis.money.costs import BatteryHours
 from analysis.money.payback import PROFILE, Payback
 from analysis.report import payback_text, view, words
 from analysis.report.figures import worth
@@ -16,7 +16,6 @@ from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Fields
 from analysis.stats import disks
 from analysis.stats.results import Results
-from analysis.suite import records
 from contract.assumptions import Assumptions
 
 
@@ -25,7 +24,7 @@ def money_section(results: Results) -> Blocks:
     a = results.suite.assumptions
     if a is None:
         return view.paragraph(say("money.no-assumptions"))
-    page = view.answer(payback_text.money_line(results))
+    page: Blocks = ()
     if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
     page += _savings(results, a) + _battery_hours(results, a) + _batteries(results, a)
@@ -56,13 +55,12 @@ def _savings(results: Results, a: Assumptions) -> Blocks:
     rows = [[name, *map(figure, paybacks)] for name, figure in figures.items()]
     heads = ["Instead of", *(suite.label(p.against) for p in paybacks)]
     caption = say("money.table", work=payback_text.work(first, a), life=words.exact(a.life_years))
-    page = view.table(caption, heads, rows, origin=first.origin)
-    page += view.bullets(payback_text.basis(first, a))
+    table = view.table(caption, heads, rows) + view.bullets(payback_text.basis(first, a))
     by_profile = first.workload == PROFILE
     day = costs.day_of_work(suite, energy) if by_profile else {first.workload: first.runs_per_day}
     drawn = worth.draw(first, costs.hours_a_day(suite, energy, day), a)
     caption = say("money.picture", against=suite.label(first.against))
-    page += view.picture(drawn, caption, first.origin)
+    page = view.columns(table, view.picture(drawn, caption))
     if disks.across(suite, *(p.drive for p in paybacks), *costs.alternatives(suite)):
         return page
     return page + view.key("money.drive") * (not first.assumed)
@@ -84,8 +82,7 @@ def _battery_hours(results: Results, a: Assumptions) -> Blocks:
     declared = "battery.hours" if tasks else "battery.passes"
     done = words.listed(tasks or ["the declared duty" if a.duty else "all workloads in turn"])
     caption = say(declared, battery=words.exact(a.battery_wh), work=done)
-    worst = records.worst_origin(b.origin for b in held)
-    page = view.table_of(caption, held, columns, words=1, origin=worst)
+    page = view.table_of(caption, held, columns, words=1)
     return page + view.paragraph(say("battery.key"), "key")
 
 
@@ -108,14 +105,14 @@ def _declared(a: Assumptions) -> Blocks:
 
 
 def _batteries(results: Results, a: Assumptions) -> Blocks:
-    batteries = costs.batteries(results.suite, results.energy)
-    columns: Fields[Battery] = {
-        "Workload": lambda b: words.name_of(b.workload),
-        "Configuration": lambda b: results.suite.label(b.configuration),
-        "Energy a run (J)": lambda b: words.plus_minus(b.energy_j),
-        "Runs (95 % interval)": lambda b: span(b.runs),
-    }
-    caption = f"Runs on a battery of {words.exact(a.battery_wh)} Wh"
-    worst = records.worst_origin(b.origin for b in batteries)
-    held = view.table_of(caption, batteries, columns, words=2, origin=worst, group=True)
-    return view.folded(f"Runs on a battery, {words.count(len(batteries), 'line')}", held)
+    """Return the runs of each workload on a full battery, a column for each configuration."""
+    by: dict[str, dict[str, str]] = {}
+    for battery in costs.batteries(results.suite, results.energy):
+        by.setdefault(battery.workload, {})[battery.configuration] = span(battery.runs)
+    names = results.suite.configurations
+    rows = [
+        [words.name_of(workload), *(runs.get(name, words.NOTHING) for name in names)]
+        for workload, runs in by.items()
+    ]
+    caption = say("battery.runs", battery=words.exact(a.battery_wh))
+    return view.table(caption, ["Workload", *map(results.suite.label, names)], rows)

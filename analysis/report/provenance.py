@@ -76,15 +76,21 @@ def provenance_section(results: Results) -> Blocks:
     """Return the tables of plan, machine and disks."""
     suite, facts = results.suite, [list(fact) for fact in plan_and_machine(results).items()]
     if shares := run_checks.stolen_shares(results.energy):
-        mean, most = (words.number(100 * share, 1) for share in (fmean(shares), max(shares)))
+        mean, most = (
+            words.number(100 * share, 1) for share in (fmean(shares.values()), max(shares.values()))
+        )
         facts.append(["CPU time that the host kept from it", f"{mean} %, of one run {most} %"])
+    # The processor's AES instructions change the cost of encryption.
+    layers = (layer for run in suite.runs for layer in run.proof.layers)
+    if drivers := sorted({d for layer in layers if "aes" in (d := layer.cipher_driver or "")}):
+        facts.append([say("provenance.drivers"), ", ".join(drivers)])
     page: Blocks = ()
     if (share := suite.timing.controller_share) is not None:
         page += view.paragraph(say("provenance.time", share=f"{words.number(share * 100, 1)} %"))
     page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
     if disks := specimens.table(suite):
         heads, *differing = disks
-        caption = "What the disks differ in besides their encryption"
+        caption = "Other differences between the disks"
         page += view.table(caption, heads, differing, words=3)
     return page + view.key("provenance")
 
@@ -148,7 +154,7 @@ def missing_sentence(suite: Suite) -> str:
 
 
 def left_out(results: Results) -> Blocks:
-    """Return the table of missing parts and reasons; a sentence if nothing is missing."""
+    """Return the table of missing parts and reasons, if any is missing."""
     columns: Fields[Missing] = {
         "Workload": lambda part: words.name_of(part.workload),
         "What": lambda part: part.what,
@@ -156,6 +162,5 @@ def left_out(results: Results) -> Blocks:
         "Configurations": lambda part: ", ".join(map(results.suite.label, part.configurations)),
         "Runs": lambda part: str(part.runs),
     }
-    caption = "Left out or skipped, and why: there are no figures of these"
-    table = view.table_of(caption, missing(results.suite), columns, words=4, group=True)
-    return table or view.paragraph("Nothing that was planned was left out or skipped.")
+    caption = "Left out or skipped, so without figures"
+    return view.table_of(caption, missing(results.suite), columns, words=4, group=True)

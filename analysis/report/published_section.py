@@ -22,8 +22,6 @@ from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
 from analysis.report.workload_section import joules
 from analysis.stats.results import Results
-from analysis.stats.summary import joint_origin
-from analysis.suite.records import MEASURED
 from contract.estimates import ends
 
 DOUBT = "*"
@@ -33,10 +31,8 @@ FEW = 24  # rows that are shown at once; more are folded
 def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
     """Return a paper's figures: one table if they are few, else a summary and folded tables."""
     if len(rows) <= FEW:
-        return view.join(
-            _table(results, f"{_quantities(part).capitalize()}: published, and in this suite", part)
-            for part in _by_origin(rows)
-        )
+        caption = f"{_quantities(rows).capitalize()}: published, and in this suite"
+        return _table(results, caption, rows)
     by_place: dict[str, list[ComparedFigure]] = {}
     for row in rows:
         by_place.setdefault(row.published.place, []).append(row)
@@ -54,9 +50,8 @@ def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
     caption = "Published, and in this suite: how much agrees"
     page = view.table_of(caption, summary, columns, words=2)
     every = view.join(
-        _table(results, f"{place}: published, and in this suite", same)
+        _table(results, f"{place}: published, and in this suite", part)
         for place, part in by_place.items()
-        for same in _by_origin(part)
     )
     return page + view.folded(f"These {len(rows)} figures one by one", every, screen_only=True)
 
@@ -69,11 +64,6 @@ def conditions(figure: Published) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _by_origin(rows: Sequence[ComparedFigure]) -> list[list[ComparedFigure]]:
-    origins = dict.fromkeys(row.origin for row in rows)
-    return [[row for row in rows if row.origin == origin] for origin in origins]
-
-
 def _quantities(rows: Sequence[ComparedFigure]) -> str:
     """Return the quantities of the rows, without a suffix for minimum or maximum."""
     bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
@@ -81,8 +71,6 @@ def _quantities(rows: Sequence[ComparedFigure]) -> str:
 
 
 def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Blocks:
-    modelled = joint_origin(results.energy)
-    mark = f" ({modelled})" if modelled != MEASURED else ""
     columns: Fields[ComparedFigure] = {
         "What": lambda row: f"{_title(row.published)} ({row.published.unit})",
         "Compared": lambda row: _compared(results, row),
@@ -95,13 +83,13 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
         "Agreement": _agreement,
         "Published": lambda row: value(row.published),
         "Here": lambda row: words.plus_minus(row.measured),
-        f"Joules here{mark}": lambda row: (
+        "Joules here": lambda row: (
             joules(row.joules, row.joules_per)
             if row.joules_per
             else words.plus_minus(row.joules, "J")
         ),
     }
-    return view.table_of(caption, rows, columns, words=2, origin=rows[0].origin, group=True)
+    return view.table_of(caption, rows, columns, words=2, group=True)
 
 
 def _agreement(row: ComparedFigure) -> str:
@@ -156,11 +144,12 @@ def published_section(results: Results) -> Blocks:
         if not rows:
             others.append(citation.short)
             continue
-        page += view.heading(citation.short, 3, f"paper-{citation.paper}")
-        page += view.key("published", citation=citation.text, doubt=DOUBT)
-        page += view.paragraph(" ".join(sentences(rows)))
+        inside = view.paragraph(" ".join(sentences(rows)))
         texts = [text for row in rows for text in (row.counterpart.member, row.published.software)]
-        page += tables(results, rows) + view.bullets(reference.reasons(texts))
+        inside += tables(results, rows) + view.bullets(reference.reasons(texts))
+        inside += view.key("published", citation=citation.text, doubt=DOUBT)
+        title = say("published.title", paper=citation.short)
+        page += view.folded(title, inside, anchor=f"paper-{citation.paper}")
     if not others:
         return page
     return page + view.paragraph(
@@ -187,20 +176,21 @@ def _claims(results: Results) -> Blocks:
     verdicts = [claim.verdict for claim in decided]
     counts = [f"{verdicts.count(word)} “{word}”" for word in KINDS if word in verdicts]
     ratios = sum(len(claim.ratios) for claim in decided)
-    page = view.heading("What the papers claim", 3, "claims")
     claimed, tested_ratios = count(len(decided), "claim"), count(ratios, "ratio")
-    page += view.paragraph(
+    page = view.paragraph(
         say("claims.key", claims=claimed, counts=words.listed(counts), ratios=tested_ratios)
     )
+    claim_tables: Blocks = ()
     ratio_tables: Blocks = ()
     for citation in citations():
         tested = [claim for claim in decided if claim.claim.paper == citation.paper]
-        page += _claim_table(results, citation.short, tested)
+        claim_tables += _claim_table(citation.short, tested)
         ratio_tables += _ratio_table(results, citation.short, tested)
-    return page + view.folded(f"These {count(ratios, 'ratio')} one by one", ratio_tables)
+    page += view.folded(f"These {claimed} one by one", claim_tables, anchor="claims")
+    return page + view.folded(f"These {tested_ratios} one by one", ratio_tables, screen_only=True)
 
 
-def _claim_table(results: Results, paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
+def _claim_table(paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
     """Return a paper's claims, and where its own figures violate them."""
     columns: Fields[DecidedClaim] = {
         "Claim": lambda c: f"{c.claim.text}{_aside(c)}",
@@ -208,8 +198,7 @@ def _claim_table(results: Results, paper: str, tested: Sequence[DecidedClaim]) -
         "Here": lambda c: _range([r.interval.mean for r in c.ratios]),
         "Verdict": lambda c: view.Verdict(c.verdict, KINDS[c.verdict]),
     }
-    caption, origin = f"{paper}: claims, tested here", joint_origin(results.energy)
-    page = view.table_of(caption, tested, columns, words=4, origin=origin)
+    page = view.table_of(f"{paper}: claims, tested here", tested, columns, words=4)
     return page + view.bullets([text for c in tested for text in own_figures(c.claim)])
 
 
@@ -224,8 +213,7 @@ def _ratio_table(results: Results, paper: str, tested: Sequence[DecidedClaim]) -
         "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
     }
     rows = [(claim, ratio) for claim in tested for ratio in claim.ratios]
-    caption, origin = f"{paper}: claims, ratio by ratio", joint_origin(results.energy)
-    page = view.table_of(caption, rows, columns, words=3, origin=origin, group=True)
+    page = view.table_of(f"{paper}: claims, ratio by ratio", rows, columns, words=3, group=True)
     sources = (
         f"{ratio.claimed.claimed}: {ratio.claimed.threshold}."
         for _, ratio in rows

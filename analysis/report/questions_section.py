@@ -20,7 +20,7 @@ MOST_DOUBTED = 4  # comparisons named with a doubt
 
 
 def contrasts_section(results: Results) -> Blocks:
-    """Return the contrasts of the family with their explanations and doubts."""
+    """Return the contrasts of the family, over all workloads and in each."""
     compared = results.contrasts
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
@@ -38,23 +38,30 @@ def contrasts_section(results: Results) -> Blocks:
             "inconclusive",
         ),
     }
-    caption = say("contrasts.table", over=answer.overall_name(results.suite))
-    page = view.table_of(caption, compared, columns, words=1, origin=results.origin)
-    page += view.bullets([*_overall(results), *doubts(results)])
-    return page + view.folded("The same in each workload alone", _by_workload(results))
+    caption = say("contrasts.caption", over=answer.overall_name(results.suite))
+    page = view.table_of(caption, compared, columns, words=1)
+    return page + view.folded(say("contrasts.by-workload"), _by_workload(results))
+
+
+def contrasts_notes(results: Results) -> Blocks:
+    """Return what the contrasts mean, the same in joules of one pass, and doubts."""
+    return view.bullets([*_overall(results), *doubts(results)]) if results.contrasts else ()
 
 
 def _overall(results: Results) -> Iterator[str]:
     """Yield the scope of the verdicts, the meaning of the overall figure, and whole joules."""
     yield say("contrasts.verdicts", tested=str(results.family.tested))
-    yield say("contrasts.overall", over=answer.overall_name(results.suite))
+    suite = results.suite
+    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
+    aside = say("contrasts.aside", workloads=words.listed(names)) if names else ""
+    yield say("contrasts.overall", over=answer.overall_name(suite)) + aside
     for title, weights in passes(results.suite):
         ratios = [
             f"{_pair(results, base, other)} {words.change_in(ratio)}"
             for base, other, ratio in whole_joules(results, weights)
         ]
         if ratios:
-            yield f"In joules of {title}: {'; '.join(ratios)}. No verdict rests on these."
+            yield say("contrasts.joules", title=title, ratios="; ".join(ratios))
 
 
 def doubts(results: Results) -> Iterator[str]:
@@ -89,8 +96,8 @@ def _by_workload(results: Results) -> Blocks:
         "Change [95 % interval]": lambda row: words.change_in(row[2]),
         "n": lambda row: str(row[2].n),
     }
-    caption = "Declared contrasts of two encryptions in each workload: system energy, no verdicts"
-    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
+    caption = say("contrasts.by-workload.caption")
+    return view.table_of(caption, rows, columns, words=2, group=True)
 
 
 def _pair(results: Results, base: str, other: str) -> str:

@@ -20,13 +20,15 @@ from analysis.report.view import (
     Answer,
     Blocks,
     Bullets,
+    Columns,
+    Facts,
     Heading,
     Note,
     Page,
     Paragraph,
     Picture,
+    Remarks,
     Table,
-    Terms,
 )
 from contract import names
 
@@ -42,10 +44,8 @@ def html(page: Page) -> str:
     Its policy lets a browser run only our own scripts, and load nothing.
     """
     templates = environment()
-    explained = any(
-        isinstance(block, Terms) for section in page.sections for block in section.blocks
-    )
-    templates.filters["explained"] = Explaining(catalogue().terms if explained else ())
+    explained = Explaining(page.terms)
+    templates.filters["explained"] = explained
     traces = any(picture.curves for picture in view.find_blocks(Picture, page))
     view.draw(page)
     scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
@@ -53,6 +53,8 @@ def html(page: Page) -> str:
     script = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}
     return templates.get_template("page.html.j2").render(
         page=page,
+        explained=explained,
+        close=catalogue().texts["term.close"],
         language=LANGUAGE,
         words=json.dumps(script, ensure_ascii=False),
         styles=[asset("uPlot.min.css")] * traces,
@@ -95,6 +97,7 @@ class Explaining:
 
     def __init__(self, terms: Iterable[Term]) -> None:
         self._unexplained = {term.name: term for term in terms}
+        self.terms: list[Term] = []  # that occurred
 
     def __call__(self, text: str) -> Markup:
         """Return the text as markup."""
@@ -104,7 +107,7 @@ class Explaining:
             match = _pattern(term).search(html)
             if match and not any(a < match.end() and match.start() < b for a, b, _ in places):
                 places.append((match.start(), match.end(), term))
-                del self._unexplained[term.name]
+                self.terms.append(self._unexplained.pop(term.name))
         for start, last, term in sorted(places, key=lambda place: -place[0]):
             end = last
             button = f'<button type="button" class="term" popovertarget="{escape(term.anchor)}">'
@@ -158,17 +161,23 @@ def _lines(blocks: Blocks, width: int) -> Iterator[str]:
         match block:
             case Paragraph(text, _):
                 yield _filled(text, width)
+            case Facts(text, mark):
+                yield _filled(text + f" [{mark}]" * bool(mark), width) + "\n"
+            case Columns(first, aside):
+                yield from _lines((*first, *aside), width)
             case Answer():
                 lead = f"{block.label}:".ljust(len(INDENT)) if block.label else INDENT
-                text = f"{block.verdict}{block.reason}"
-                yield _filled(text, width, lead, INDENT)
+                yield _filled(f"{block.verdict}{block.reason}", width, lead, INDENT)
                 if block.command:  # never cut, so that it can be copied
                     yield f"{INDENT}{block.command}"
             case Bullets(items):
                 yield from items
             case Heading(title, _, _):
                 yield f"\n{title}\n"
-            case Note(title, inside, _):
+            case Remarks(remarks):
+                for remark in remarks:
+                    yield _filled(" ".join([remark.text, *remark.more]), width, "- ", "  ")
+            case Note(title, inside):
                 text = " ".join(_lines(inside, width))
                 yield _filled(f"{title.strip(' .').upper()}: {text}", width) + "\n"
             case Table():

@@ -16,8 +16,8 @@ from analysis.stats.stats import LEVEL, holm
 from analysis.stats.steadiness import Steadiness, steadiness
 from analysis.suite.records import Suite
 
-SCATTERS = "it scatters by more than it changed"
-FEW_READINGS = "so few readings do not show how much they scatter"
+SCATTERS = "the scatter exceeds the change"
+FEW_READINGS = "too few readings to show the scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
@@ -26,7 +26,6 @@ def steadiness_section(results: Results) -> Blocks:
     component = results.family.component
     steady = steadiness(results.suite, results.energy, results.clock, component)
     page = view.paragraph(drift_check_sentence(results.suite, results.drift_check))
-    page += _events_table(results)
     columns: Fields[Steadiness] = {
         "Workload": lambda s: words.name_of(s.workload),
         "Blocks": lambda s: str(s.n),
@@ -34,9 +33,10 @@ def steadiness_section(results: Results) -> Blocks:
         "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
         "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
     }
-    caption = "Scatter of one run's energy, the configurations' effects removed, and carry-over"
-    page += view.table_of(caption, steady, columns, origin=results.origin)
-    return page + view.paragraph(carry_over_sentence(steady)) + view.key("steadiness")
+    caption = "Scatter of a run's energy without the configurations' effects, and carry-over"
+    scatter = view.table_of(caption, steady, columns)
+    scatter += view.paragraph(carry_over_sentence(steady)) + view.key("steadiness")
+    return page + view.columns(scatter, _events_table(results))
 
 
 def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
@@ -55,19 +55,19 @@ def carry_over_sentence(steady: Sequence[Steadiness]) -> str:
     ]
     ends = [f"{words.rounded(size)} % ({words.name_of(w)})" for size, w in sorted(least)]
     reach = f"from {ends[0]} to {ends[-1]}" if len(ends) > 1 else "".join(ends) or "unknown"
-    could = f"A carry-over that the test finds with 80 % power, by workload: {reach}"
+    could = f"Carry-over that the test detects with 80 % power, by workload: {reach}"
     if not affected:
-        return f"{could}. It found none; a smaller one may be there."
+        return f"{could}. It found none; a smaller one is possible."
     return (
-        f"The configuration that ran just before changes the joules of {', '.join(affected)}. "
-        f"{could}. A longer rest before each run (settle_s) makes it smaller."
+        f"The previous configuration changes the joules of {', '.join(affected)}. "
+        f"{could}. A longer rest before each run (settle_s) reduces it."
     )
 
 
 def drift_check_sentence(suite: Suite, drift_check: DriftCheck | None) -> str:
     """Return whether the drift check moved between its first and its last run."""
     if drift_check is None:
-        return "There is no drift check: nothing ran twice on the baseline."
+        return "No drift check: nothing ran twice on the baseline."
     subject = f"{words.name_of(drift_check.workload)} on {suite.label(drift_check.configuration)}"
     hours = drift_check.hours
     apart = "" if hours is None else f", {duration(3600 * hours)} apart"
@@ -104,8 +104,8 @@ def _events_table(results: Results) -> Blocks:
         "Widens intervals by": lambda e: f"±{100 * math.expm1(e.allowance):.1f} %",
     }
     rows = [e for e in results.family.events.values() if e.events]
-    what = "Rare events: runs far from the others of their workload and configuration"
-    return view.table_of(what, rows, columns, words=3, origin=results.origin) + (
+    what = "Rare events: runs far from others of their workload and configuration"
+    return view.table_of(what, rows, columns, words=3) + (
         view.key("steadiness.events") if rows else ()
     )
 

@@ -72,7 +72,7 @@ def _happened(suite: Suite, incidents: IncidentLog, energy: pl.DataFrame | None)
     yield drift_check_sentence(suite, drift_check(suite, energy, TargetClock.fit(suite.clock)))
     wall_s = suite.timing.wall_s
     if not wall_s > 0:
-        yield "Where the time went is unknown: timing.json is written when the suite is fetched."
+        yield "How the time was spent is unknown: timing.json is written when the suite is fetched."
         return
     shares = {name: getattr(suite.timing, key) / wall_s for key, name in PARTS.items()}
     most = sorted(shares.items(), key=lambda item: -item[1])

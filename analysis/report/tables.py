@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from statistics import fmean
 
 import polars as pl
 
+from analysis.energy.energy import ALL
 from analysis.report import answer, view, words
 from analysis.report.figures import forest
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
 from analysis.stats import disks
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
 from analysis.stats.stats import estimate
-from analysis.stats.summary import COMPONENTS, other_channels
+from analysis.stats.summary import COMPONENTS, cell_means, compare_pairs, other_channels
 from analysis.suite.readers import measures_other_zones
-from analysis.suite.records import SYSTEM, Run, worst_origin
+from analysis.suite.records import Run
 
 PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
@@ -95,22 +95,26 @@ def matrix(results: Results) -> Blocks:
     component = results.family.component
     others = [name for name in results.suite.configurations if name != results.suite.baseline]
     versus = results.family.versus
-    cells = {key[:2]: cell_of(c) for key, c in versus.items() if key[3] == component}
+    seconds = time_ratios(results)
+    cells = {
+        key[:2]: cell_of(c, seconds.get(key[:2]))
+        for key, c in versus.items()
+        if key[3] == component
+    }
     rows = [w for w in results.suite.workloads if any((w, o) in cells for o in others)]
     if not rows or results.suite.baseline is None:
         return ()
     grid = [(words.name_of(w), tuple(cells.get((w, o), NOTHING) for o in others)) for w in rows]
-    over = ""
-    if component == SYSTEM and len(set(counted(results.suite)) & set(rows)) > 1:
-        contrasts = [answer.contrast_of(results, results.suite.base_of(o), o) for o in others]
-        over = answer.overall_name(results.suite)
-        grid = [(over, tuple(cell_of(c.comparison if c else None) for c in contrasts)), *grid]
     heads, corner = [results.suite.label(name) for name in others], "Workload"
     if len(heads) > len(grid) or results.suite.by_disk:
         columns = zip(*(row for _, row in grid), strict=True)
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
-    caption = f"Energy of the {words.name_of(component)} against {results.suite.base_label}"
+    caption = say(
+        "matrix.caption",
+        component=words.name_of(component),
+        baseline=results.suite.base_label,
+    )
     if results.suite.by_disk:
         first = results.suite.label(results.suite.baseline)
         caption += f"; a disk without encryption against {first}"
@@ -122,17 +126,31 @@ def matrix(results: Results) -> Blocks:
             for disk in dict.fromkeys(map(results.suite.disk_of, results.suite.configurations))
             if any(base_disk == disk for base_disk, _ in on)
         )
-    shown = Matrix(caption, (corner, *heads), groups, results.origin)
     suite = results.suite
-    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
-    aside = f" {over}: without idle and what is there for a question ({', '.join(names)})."
-    two_disks = any(disks.across(suite, suite.base_of(other), other) for other in others)
-    facts = {
-        "margin": f"±{suite.margin * 100:g} %",
-        "disks": say("matrix.two-disks") * two_disks,
-        "aside": aside * bool(names),
-    }
-    return (shown, *view.key("answer.matrix", **facts))
+    unequal = [words.name_of(str(note.facts["workload"])) for note in results.work_notes]
+    remarks = say("matrix.two-disks") * any(
+        disks.across(suite, suite.base_of(other), other) for other in others
+    )
+    if unequal:
+        remarks += say("matrix.same-work", workloads=words.listed(unequal))
+    margin = f"±{suite.margin * 100:g} %"
+    key = view.key("matrix", margin=margin, remarks=remarks)
+    return (Matrix(caption, (corner, *heads), groups), *key)
+
+
+def time_ratios(results: Results) -> Mapping[tuple[str, str], float]:
+    """Return how many times as long a run takes as on its baseline, by workload × configuration."""
+    seconds = cell_means(
+        results.energy.filter(phase=ALL, component=results.family.component),
+        ("workload", "configuration"),
+        seconds=pl.col("duration_s"),
+    )
+    ratios = {}
+    for (workload, name), values in seconds.items():
+        base = seconds.get((workload, results.suite.base_of(name) or ""), {}).get("seconds", {})
+        if (c := compare_pairs(results.suite, base, values["seconds"])) is not None:
+            ratios[workload, name] = c.ratio
+    return ratios
 
 
 def overall_picture(results: Results) -> Blocks:
@@ -142,27 +160,24 @@ def overall_picture(results: Results) -> Blocks:
     contrasts = {name: answer.contrast_of(results, suite.baseline, name) for name in names}
     compared = {name: c.comparison for name, c in contrasts.items() if c and c.comparison}
     drawn = forest.draw_overall(suite, component, compared, results.origin)
-    caption = say(
-        "answer.picture",
-        over=answer.overall_name(suite),
-        component=words.name_of(component),
-        baseline=suite.label(suite.baseline or ""),
-    )
+    caption = say("answer.picture", over=answer.overall_name(suite))
     if drawn is not None:
         caption += forest.arrow_note(drawn)
-    return view.picture(drawn, caption, results.origin)
+    return view.picture(drawn, caption)
 
 
-def cell_of(c: Comparison | None) -> MatrixCell:
-    """Return a comparison as a cell of a table."""
+def cell_of(c: Comparison | None, time_ratio: float | None = None) -> MatrixCell:
+    """Return a comparison as a cell of a table, its time and its power below if they are given."""
     if c is None:
         return NOTHING
-    sign = words.sign(c)
-    text, _, interval = words.change_in(c).partition(" [")
+    change, _, interval = words.change_in(c).partition(" [")
     verdict = words.verdict_of(c)
-    hint = f"{words.change_in(c)}, {verdict}, n = {c.n}"
-    below = f"[{interval} {sign}".rstrip() if interval else sign
-    return MatrixCell(text, verdict.kind, hint, below)
+    below = [f"[{interval}"] * bool(interval)
+    if time_ratio is not None:
+        ratios = {"time": time_ratio, "power": c.ratio / time_ratio}
+        below += [f"{name} ×\u202f{ratio:.2f}" for name, ratio in ratios.items()]
+    text = f"{change} {words.sign(c)}".rstrip()
+    return MatrixCell(text, verdict.kind, f"{verdict}, n = {c.n}", tuple(below))
 
 
 OTHER_HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
@@ -176,15 +191,12 @@ def other_sources(results: Results) -> Blocks:
     if not sources:
         return ()
     rows = [row for source in sources for row in _rows(results, source)]
-    caption = (
-        "Other sources on the target: energy of whole runs, from the settled state to the tail"
-    )
-    origin = worst_origin(run.origin for run in runs)
-    page = view.table(caption, OTHER_HEADERS, rows, words=4, origin=origin, group=True)
+    caption = "Other sources on the target: energy of whole runs, including the tail"
+    page = view.table(caption, OTHER_HEADERS, rows, words=4, group=True)
     failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
     failed += [why for name in sources if (why := _still(runs, name))]
     notes = [catalogue().tables["sources"].get(name, "") for name in sources]
-    notes += ["No verdict rests on them: they are whole runs, and in no sum."]
+    notes += ["No verdict rests on them, and no sum includes them."]
     return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
 
 
@@ -232,7 +244,7 @@ def _still(runs: Sequence[Run], source: str) -> str:
             if zone.energy_uj is not None:
                 energy_uj[zone.zone] = energy_uj.get(zone.zone, 0.0) + zone.energy_uj
     still = [zone for zone, total in energy_uj.items() if not total]
-    return f"{source}: {', '.join(still)} stood still in all runs: no joules." if still else ""
+    return f"{source}: {', '.join(still)} counted nothing in any run." if still else ""
 
 
 def _failed(runs: Sequence[Run], source: str) -> str:

@@ -1,8 +1,9 @@
-"""Trust in the figures: the box on the first screen, the section, and the uncertainty budget."""
+"""Trust in the figures: remarks on the first screen, the section, and the uncertainty budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 import polars as pl
@@ -13,7 +14,7 @@ from analysis.flags import meaning
 from analysis.money import budgets
 from analysis.report import disks_section, provenance, view, words
 from analysis.report.texts import catalogue, say
-from analysis.report.view import Blocks
+from analysis.report.view import Blocks, Remark
 from analysis.report.words import count
 from analysis.stats.budget import SCATTER
 from analysis.stats.results import Results, measured_phases
@@ -21,18 +22,57 @@ from analysis.suite import readers
 from analysis.suite.records import Meter
 from instrumentation.accuracy import NOT_STATED
 
-MOST_LINES = 5  # of the box on the first screen
+ALIKE = re.compile(r"\d+-b\d+-[\w-]+|[\d.,\u202f]+")  # names of runs, and figures
 
 
-def limits_box(results: Results) -> Blocks:
-    """Return the limits of the figures for the first screen, by the first sentences of Trust."""
-    texts = (*results.reservations, *results.suite.problems)
-    limits = [f"{text.partition('. ')[0].rstrip('.')}." for text in texts]
-    if missing := provenance.missing_sentence(results.suite):
-        limits.insert(0, f"Not measured: {missing}.")
-    if len(limits) > MOST_LINES:
-        limits = [*limits[: MOST_LINES - 1], " ".join(limits[MOST_LINES - 1 :])]
-    return view.note(say("section.trust"), view.bullets(limits), "warning") if limits else ()
+def remarks(results: Results) -> tuple[Remark, ...]:
+    """Return all that limits the figures, worst first; what is alike is one remark.
+
+    A remark is the first sentence; what follows it, and the others like it, can be unfolded.
+    """
+    suite = results.suite
+    texts = [*suite.problems, *_disagreements(results), *_stolen(results), *results.reservations]
+    if missing := provenance.missing_sentence(suite):
+        texts.append(f"Not measured: {missing}.")
+    labels = sorted(map(suite.label, suite.configurations), key=len, reverse=True)
+    names = re.compile("|".join([*map(re.escape, labels), ALIKE.pattern]))
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(names.sub("", text), []).append(text)
+    return tuple(_remark(same) for same in alike.values())
+
+
+def _remark(alike: Sequence[str]) -> Remark:
+    first, _, rest = alike[0].partition(". ")
+    number = f" ({len(alike) - 1} more like it)" if len(alike) > 1 else ""
+    return Remark(f"{first.rstrip('.')}{number}.", tuple(filter(None, [rest, *alike[1:]])))
+
+
+def _disagreements(results: Results) -> Iterator[str]:
+    for what, against, finding, verdict in cross_checks(results):
+        if verdict == DISAGREES:
+            yield f"{what} and {against} disagree. {finding[0].upper()}{finding[1:]}."
+
+
+def _stolen(results: Results) -> Iterator[str]:
+    """Yield a sentence if the host of a virtual machine took much of a run's processor time."""
+    runs = {run.run_id: run for run in results.suite.runs}
+    shares = run_checks.stolen_shares(results.energy)
+    disturbed = {run_id: share for run_id, share in shares.items() if share > STOLEN_LIMIT}
+    if disturbed:
+        worst = max(disturbed, key=lambda run_id: disturbed[run_id])
+        yield say(
+            "trust.stolen",
+            runs=count(len(disturbed), "run"),
+            limit=f"{100 * STOLEN_LIMIT:g} %",
+            share=f"{100 * disturbed[worst]:.0f} %",
+            workload=words.name_of(runs[worst].workload),
+            configuration=results.suite.label(runs[worst].configuration),
+            block=str(runs[worst].block + 1),
+        )
+
+
+STOLEN_LIMIT = 0.1  # of a run's processor time
 
 
 def _share(value: float) -> str:
@@ -44,35 +84,33 @@ MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals a
 
 
 def trust_section(results: Results) -> Blocks:
-    """Return agreement of sources and clocks, coverage, flags, checks, work and void runs."""
+    """Return agreement of sources and clocks, the suite's course, parts left out, and void runs."""
     suite = results.suite
-    heads = ["What", "Held against", "Found", "Verdict"]
-    page = view.bullets([*results.reservations, *suite.problems])
-    rows = list(cross_checks(results))
-    page += view.table("Cross-checks, and whether they agree", heads, rows, words=4)
-    proof = f"{len(suite.runs)} runs finished; {run_checks.proof(suite, results.origin)}."
+    heads = ["What", "Compared with", "Finding", "Verdict"]
+    page = view.table(say("trust.checks"), heads, list(cross_checks(results)), words=4)
     seal = "holds" if suite.seal_holds else "broken"
-    sealed = say(f"trust.seal.{seal if suite.sealed else 'none'}")
-    page += view.bullets([proof, sealed, *map(_accuracy, suite.meters)])
-    page += provenance.left_out(results)
-    ours = max(run_checks.own_shares(suite), key=lambda phase: phase.share, default=None)
-    if ours is not None:
-        page += view.paragraph(
-            f"Our own share of the busy CPU time was {ours.share * 100:.2f} % at most, in "
-            f"{words.name_of(ours.workload)}, {ours.phase} (target: {run_checks.LIMIT:.0%})."
-        )
-    page += view.bullets(provenance.interruption_lines(results.incidents))
-    page += disks_section.disk_table(results)
-    page += _coverage(results)
+    course = [f"{len(suite.runs)} runs finished; {run_checks.proof(suite, results.origin)}."]
+    course += [say(f"trust.seal.{seal if suite.sealed else 'none'}")]
+    course += provenance.interruption_lines(results.incidents)
+    page += view.bullets(course) + provenance.left_out(results)
+    void = [[v.run_id, v.reason] for v in suite.void]
+    return page + view.table(say("trust.void"), ["Run", "Reason"], void, words=2)
+
+
+def meters_section(results: Results) -> Blocks:
+    """Return accuracy and coverage of the meters, flags, failed checks, disks, and the work."""
+    page = view.bullets(map(_accuracy, results.suite.meters)) + _coverage(results)
     flags = [[flag, meaning(flag), str(n)] for flag, n in run_checks.flagged(results.energy)]
     page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
-    failed = [[name, message, str(n)] for name, message, n in run_checks.warnings(suite)]
-    caption = "Checks that were not passed in finished runs"
-    page += view.table(caption, ["Check", "Message", "Runs"], failed, words=2)
-    page += _work(results)
-    void = [[v.run_id, v.reason] for v in suite.void]
-    page += view.table("Void runs: they count for nothing", ["Run", "Reason"], void, words=2)
-    return page if suite.void else page + view.paragraph("No run is void.")
+    failed = [[name, message, str(n)] for name, message, n in run_checks.warnings(results.suite)]
+    page += view.table(say("trust.failed"), ["Check", "Message", "Runs"], failed, words=2)
+    testbed = max(run_checks.own_shares(results.suite), key=lambda phase: phase.share, default=None)
+    if testbed is not None:
+        share, limit = f"{testbed.share * 100:.2f} %", f"{run_checks.LIMIT:.0%}"
+        workload = words.name_of(testbed.workload)
+        text = say("trust.own", share=share, workload=workload, phase=testbed.phase, limit=limit)
+        page += view.paragraph(text)
+    return page + disks_section.disk_table(results) + _work(results)
 
 
 def cross_checks(results: Results) -> Iterator[list[str]]:
@@ -82,7 +120,7 @@ def cross_checks(results: Results) -> Iterator[list[str]]:
         yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]
     clock = _clock(results)
     if not results.watermarks:
-        why = "the suite played no load watermark" if suite.meters else "there is no meter"
+        why = "the suite has no load watermark" if suite.meters else "there is no meter"
         yield ["Target's clock by round trips", "load watermark", f"{clock}; {why}", ""]
     for mark in results.watermarks:
         channel = f", {words.name_of(mark.component)}" if mark.component else ""
@@ -115,7 +153,7 @@ def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
     if agreement.apart_ms is not None:
         text += f"; read at most {words.rounded(agreement.apart_ms)} ms apart"
         if agreement.unexplained:
-            text += f", which explains all but {agreement.unexplained}: look for a second cause"
+            text += f", which explains all but {agreement.unexplained}, so look for a second cause"
         else:
             text += ", which explains it"
     return text + omitted, DISAGREES if agreement.unexplained else AGREES
@@ -132,7 +170,7 @@ def _clock(results: Results) -> str:
     ]
     bounds = [bound for edge in edges if (bound := clock.bound_ns(*edge)) is not None]
     if not bounds:
-        return "no usable clock reading: phases cannot be placed on the meter's time"
+        return "no usable clock reading, so phases cannot be placed on the meter's time"
     skew_ppm = max(abs(model.skew_ppm) for model in clock.models.values())
     without = sum(run.boot_id not in clock.models for run in suite.runs)
     missing = f"; {without} runs have none" if without else ""
@@ -200,7 +238,9 @@ def _accuracy(meter: Meter) -> str:
     stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in meter.terms if t.limit]
     unknown = [named(t.name) for t in meter.terms if t.limit is None]
     if not stated:
-        return f"The accuracy of meter {meter.name} is not known: its joules have no type B figure."
+        return (
+            f"The accuracy of meter {meter.name} is unknown, so its joules have no type B figure."
+        )
     lacking = f"; not stated: {', '.join(unknown)}" * bool(unknown)
     terms = f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}."
     return f"{terms} {say('trust.accuracy')}"
@@ -222,13 +262,13 @@ def budget_section(results: Results) -> Blocks:
         if term != SCATTER
     )
     page += view.bullets(
-        f"Incomplete: no limit is stated for the {named(term)} of {source}, so that its figures "
-        "are less certain by an unknown amount."
+        f"Incomplete: the {named(term)} of {source} has no stated limit, so its figures are less "
+        "certain by an unknown amount."
         for source, term in lacking
     )
     rows = [[named(term), source] for term, source in stated]
     return page + view.table(
-        "Who states the instrument's terms", ["Term", "Stated by"], rows, words=2
+        "Sources of the instrument's terms", ["Term", "Stated by"], rows, words=2
     )
 
 

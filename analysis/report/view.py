@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from markupsafe import Markup
 
 from analysis.report.texts import Term, say
 from contract.command_results import AnswerLine
@@ -63,7 +66,7 @@ class Paragraph(Block):
 
 @dataclass(frozen=True)
 class Answer(Block):
-    """A line of the first page: label, verdict in bold, reason, and a command or a link.
+    """A line of the first page: label, verdict in bold, reason, and a command.
 
     The label is empty if it is that of the line above.
     """
@@ -72,7 +75,28 @@ class Answer(Block):
     verdict: str
     reason: str
     command: str = ""
-    link: Link | None = None
+
+
+@dataclass(frozen=True)
+class Facts(Block):
+    """The source of the figures in a line, with a `mark` if they are not measured."""
+
+    text: str
+    mark: str
+
+
+class Remark(NamedTuple):
+    """A reservation in one sentence, and sentences that a reader can unfold."""
+
+    text: str
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Remarks(Block):
+    """A list of reservations, a line each."""
+
+    remarks: tuple[Remark, ...]
 
 
 @dataclass(frozen=True)
@@ -93,19 +117,17 @@ class Bullets(Block):
 
 @dataclass(frozen=True)
 class Links(Block):
-    """A list of links; with a `label` it is an index of the page."""
+    """A list of links."""
 
     links: tuple[Link, ...]
-    label: str
 
 
 @dataclass(frozen=True)
 class Note(Block):
-    """A box; `kind` is `modelled`, `synthetic`, `warning` or `plain`."""
+    """A warning in a box."""
 
     title: str
     inside: Blocks
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -115,6 +137,7 @@ class Folded(Block):
     summary: str
     inside: Blocks
     screen_only: bool
+    anchor: str
 
 
 class Cell(NamedTuple):
@@ -136,7 +159,6 @@ class Table(Block):
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: int = 1
-    origin: str = ""
     group: bool = False
 
     @property
@@ -152,10 +174,8 @@ class Table(Block):
             rows = [row for _, row in same]
             for i, (name, *texts) in enumerate(rows):
                 cells = [
-                    Cell(text, f"verdict {text.kind}")
-                    if isinstance(text, Verdict)
-                    else Cell(text, "figure" if place >= self.words else "")
-                    for place, text in enumerate(texts, start=1)
+                    Cell(text, f"verdict {text.kind}" if isinstance(text, Verdict) else "")
+                    for text in texts
                 ]
                 yield None if i else Cell(name, rows=len(rows)), cells
 
@@ -175,12 +195,12 @@ class Table(Block):
 
 
 class MatrixCell(NamedTuple):
-    """A change with the text below it; `kind` is a verdict, `hint` has the interval."""
+    """A change with the lines below it; `kind` is a verdict, `hint` names it."""
 
     text: str
     kind: str = ""
     hint: str = ""
-    below: str = ""
+    below: tuple[str, ...] = ()
 
 
 class Group(NamedTuple):
@@ -197,12 +217,11 @@ class Matrix(Block):
     caption: str
     headers: tuple[str, ...]
     groups: tuple[Group, ...]
-    origin: str
 
 
 @dataclass(frozen=True)
 class Picture(Block):
-    """A figure; its caption is also the text for those who cannot see it.
+    """A figure, with its origin in its title.
 
     A browser with scripts can zoom `curves`, a JSON object of power over time: names, [seconds,
     watts] by name, phases as [name, start, end] in s.
@@ -210,9 +229,12 @@ class Picture(Block):
 
     drawn: Figure
     caption: str
-    origin: str
-    wide: bool
     curves: str = ""
+
+    @property
+    def alt(self) -> str:
+        """What the picture shows, in words."""
+        return str(self.drawn.get_label())
 
     @cached_property
     def svg(self) -> str:
@@ -222,45 +244,44 @@ class Picture(Block):
         return style.svg(self.drawn)
 
     @property
-    def source(self) -> str:
+    def source(self) -> Markup:
         """The SVG as the address of an image."""
-        return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
-
-
-@dataclass(frozen=True)
-class Terms(Block):
-    """The explained terms; their first occurrences on the page lead to it."""
-
-    terms: tuple[Term, ...]
-    close: str
+        # Shorter than in base 64: only what ends an attribute, a tag or an address is encoded.
+        quoted = re.sub(r"<[^>]*>", lambda tag: tag[0].replace('"', "'"), self.svg)
+        encoded = re.sub(r'[%#<>&"\s]', lambda c: c[0] if c[0] == " " else quote(c[0]), quoted)
+        return Markup(f"data:image/svg+xml,{encoded}")
 
 
 @dataclass(frozen=True)
 class Columns(Block):
-    """Three parts, with `aside` right of the others if there is room, else between them."""
+    """Two parts, side by side if there is room."""
 
     first: Blocks
     aside: Blocks
-    below: Blocks
 
 
 class Section(NamedTuple):
-    """A section: heading, anchor, blocks, and its name in the page's index if that differs."""
+    """A section that a reader opens: heading, anchor and blocks."""
 
     title: str
     anchor: str
     blocks: Blocks
-    short: str = ""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: the document's title, the first heading, the blocks below it, the sections."""
+    """A page: the document's title, the heading with its facts, the first screen, the sections.
+
+    `origin` is the worst one of the page's figures; of `terms` those that occur are explained.
+    """
 
     title: str
     heading: str
+    facts: Blocks
     head: Blocks
     sections: tuple[Section, ...]
+    origin: str
+    terms: tuple[Term, ...] = ()
 
 
 def find_blocks(kind: type[Piece], shown: object) -> Iterator[Piece]:
@@ -302,10 +323,10 @@ def key(name: str, **fields: str) -> Blocks:
     return paragraph(say(f"{name}.key", **fields), "key")
 
 
-def answer(line: AnswerLine, label: str = "", link: Link | None = None) -> Blocks:
+def answer(line: AnswerLine, label: str = "") -> Blocks:
     """Return a line of the first page."""
     command = str(line.facts.get("command", ""))
-    return (Answer(label, line.verdict, line.reason, command, link),)
+    return (Answer(label, line.verdict, line.reason, command),)
 
 
 def heading(text: str, level: int, anchor: str = "") -> Blocks:
@@ -319,20 +340,20 @@ def bullets(texts: Iterable[str]) -> Blocks:
     return (Bullets(items),) if items else ()
 
 
-def links(items: Iterable[Link], label: str = "") -> Blocks:
+def links(items: Iterable[Link]) -> Blocks:
     """Return a list of links, if there are any."""
     entries = tuple(items)
-    return (Links(entries, label),) if entries else ()
+    return (Links(entries),) if entries else ()
 
 
-def note(title: str, inside: Blocks, kind: str) -> Blocks:
-    """Return a box."""
-    return (Note(title, inside, kind),)
+def note(title: str, text: str) -> Blocks:
+    """Return a warning in a box."""
+    return (Note(title, paragraph(text)),)
 
 
-def folded(summary: str, inside: Blocks, screen_only: bool = False) -> Blocks:
+def folded(summary: str, inside: Blocks, screen_only: bool = False, anchor: str = "") -> Blocks:
     """Return a fold, if there is anything in it."""
-    return (Folded(summary, inside, screen_only),) if inside else ()
+    return (Folded(summary, inside, screen_only, anchor),) if inside else ()
 
 
 def table(
@@ -341,11 +362,10 @@ def table(
     rows: Sequence[Sequence[str]],
     *,
     words: int = 1,
-    origin: str = "",
     group: bool = False,
 ) -> Blocks:
     """Return a table, if it has rows."""
-    return (Table(caption, headers, rows, words, origin, group),) if rows else ()
+    return (Table(caption, headers, rows, words, group),) if rows else ()
 
 
 def table_of(
@@ -354,26 +374,18 @@ def table_of(
     columns: Fields[Row],
     *,
     words: int = 1,
-    origin: str = "",
     group: bool = False,
 ) -> Blocks:
     """Return a table of `rows`, with a function for the text of each column."""
     cells = [[text(row) for text in columns.values()] for row in rows]
-    return table(caption, list(columns), cells, words=words, origin=origin, group=group)
+    return table(caption, list(columns), cells, words=words, group=group)
 
 
-def picture(
-    drawn: Figure | None, caption: str, origin: str, wide: bool = False, curves: str = ""
-) -> Blocks:
+def picture(drawn: Figure | None, caption: str, curves: str = "") -> Blocks:
     """Return a figure, if one was drawn."""
-    return () if drawn is None else (Picture(drawn, caption, origin, wide, curves),)
+    return () if drawn is None else (Picture(drawn, caption, curves),)
 
 
-def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:
-    """Return columns, if there are blocks for the second."""
-    return (Columns(first, aside, below),) if aside else first + below
-
-
-def index(sections: Iterable[Section]) -> Blocks:
-    """Return links to the sections."""
-    return links((Link(s.short or s.title, f"#{s.anchor}") for s in sections), say("page.contents"))
+def columns(first: Blocks, aside: Blocks) -> Blocks:
+    """Return two columns, or one if a part is empty."""
+    return (Columns(first, aside),) if first and aside else first + aside

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # these modules import SciPy, which most words do not need
 NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 NOT_COMPLETE = "not complete"
+NO_CHANGE_PERCENT = 1e-6  # of rounding alone
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
 _TABLES = yaml.safe_load(
@@ -104,7 +105,8 @@ def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
         return NOTHING
     if low is None or high is None:
         return number(mid, 3)
-    return f"{number(mid, 3)} [{number(low, 3)}, {number(high, 3)}]"
+    limits = (number(limit, max(3, _places_on_side(limit, 1) + 2)) for limit in (low, high))
+    return f"{number(mid, 3)} [{', '.join(limits)}]"
 
 
 def percent(factor: float, places: int | None = None) -> str:
@@ -115,7 +117,10 @@ def percent(factor: float, places: int | None = None) -> str:
 def interval_of(low: float, high: float) -> str:
     """Return `+1.3 % to +7.1 %` from the limits of a ratio."""
     places = _places(low, high)
-    return f"{percent(low, places)} to {percent(high, places)}"
+    low_percent, high_percent = (
+        percent(limit, _places_on_side(limit, places)) for limit in (low, high)
+    )
+    return f"{low_percent} to {high_percent}"
 
 
 def change_only(value: Comparison, most: int = 2) -> str:
@@ -132,7 +137,7 @@ def change_of(mid: float | None, low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return percent(mid)
     places = _places(low, high)
-    limits = (_signed((limit - 1) * 100, places) for limit in (low, high))
+    limits = (_signed((limit - 1) * 100, _places_on_side(limit, places)) for limit in (low, high))
     return f"{percent(mid, places)} [{', '.join(limits)}]"
 
 
@@ -178,6 +183,17 @@ def _places(low: float, high: float) -> int:
     return min(2, decimals((high - low) * 50, 1.0))
 
 
+def _places_on_side(limit: float, places: int) -> int:
+    """Return `places`, or more if a limit of a ratio would be rounded to no change at all.
+
+    A reader could not see on which side of 0 the interval ends.
+    """
+    percents = abs(limit - 1) * 100
+    if not NO_CHANGE_PERCENT < percents < 0.5 * 10.0**-places:
+        return places
+    return -math.floor(math.log10(2 * percents))
+
+
 def _signed(value: float, places: int | None = None) -> str:
     if places is None:
         places = 0 if abs(value) >= 100 else 1
@@ -212,6 +228,13 @@ def span(value: Estimate | None, unit: str = "") -> str:
     elif value.low is not None:
         text += f" (at least {rounded(value.low)})"
     return f"{text} {unit}".rstrip()
+
+
+def limits(value: Estimate) -> str:
+    """Return `8.1 to 16` from the limits of an estimate; without an interval, the lack of it."""
+    if value.low is None or value.high is None:
+        return NO_INTERVAL
+    return f"{rounded(value.low)} to {rounded(value.high)}"
 
 
 def p_value(value: float | None) -> str:

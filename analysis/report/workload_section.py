@@ -22,42 +22,67 @@ from analysis.stats.summary import (
     compare_pairs,
     estimate_of,
     first_component,
-    joint_origin,
     per_unit,
 )
 from analysis.suite.records import TAIL
 from contract.estimates import Estimate
+from instrumentation.sources.zones import not_counted
 
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
+def time_section(results: Results) -> Blocks:
+    """Return how long runs take, at which power, and how fast and busy they are."""
+    component = results.family.component
+    rows = [row for row in results.summary_rows if row.component == component]
+    units = {
+        (name, unit.configuration): unit
+        for name in results.suite.workloads
+        for unit in _units(results, name)
+    }
+    columns: Fields[SummaryRow] = {
+        "Workload": lambda row: words.name_of(row.workload),
+        "Configuration": lambda row: results.suite.label(row.configuration),
+        "Time (s)": lambda row: words.number(row.mean_s),
+        f"{words.name_of(component).capitalize()}, mean power (W)": lambda row: words.number(
+            row.mean_w
+        ),
+        "Rate": lambda row: (
+            words.plus_minus(unit.rate, unit.unit.rate)
+            if (unit := units.get((row.workload, row.configuration)))
+            else words.NOTHING
+        ),
+        "CPU use": lambda row: (
+            _mean(unit.cpu_share, 100, ".1f", "%")
+            if (unit := units.get((row.workload, row.configuration)))
+            else words.NOTHING
+        ),
+    }
+    page = view.table_of(say("time.caption"), rows, columns, words=2, group=True)
+    return page + view.key("time") if rows else ()
+
+
+def _units(results: Results, workload: str) -> list[PerUnit]:
+    """Return the figures of whole runs of a workload, per unit of its first kind of work."""
+    units = per_unit(results.suite, results.energy, workload, results.family.component)
+    whole_runs = [row for row in units if row.phase == ALL]
+    return [row for row in whole_runs if row.unit == whole_runs[0].unit]
+
+
 def units_section(results: Results) -> Blocks:
     """Return the energy per unit of work by workload and configuration."""
-    component = results.family.component
-    rows: list[tuple[str, PerUnit]] = []
-    for name in results.suite.workloads:
-        units = per_unit(results.suite, results.energy, name, component)
-        whole_runs = [row for row in units if row.phase == ALL]
-        rows += [(name, row) for row in whole_runs if row.unit == whole_runs[0].unit]
+    rows = [(name, unit) for name in results.suite.workloads for unit in _units(results, name)]
     if not rows:
-        return view.paragraph("No run counted the work that it did.")
+        return view.paragraph(say("units.none"))
     columns: Fields[tuple[str, PerUnit]] = {
         "Workload": lambda row: words.name_of(row[0]),
         "Configuration": lambda row: results.suite.label(row[1].configuration),
-        "Per": lambda row: row[1].unit.singular,
-        "Energy": lambda row: joules(row[1].energy_j, row[1].unit.singular),
-        "Energy, change [95 %]": lambda row: _change(
-            results, row[1].ratio, row[0], row[1].configuration
-        ),
-        "Rate": lambda row: words.plus_minus(row[1].rate, row[1].unit.rate),
-        "CPU use": lambda row: _mean(row[1].cpu_share, 100, ".1f", "%"),
+        "Energy per unit": lambda row: joules(row[1].energy_j, row[1].unit.singular),
         "Disk reads": lambda row: _mean(row[1].disk_reads, 1, ".2f", "B/B"),
         "Disk writes": lambda row: _mean(row[1].disk_writes, 1, ".2f", "B/B"),
     }
-    caption = f"Energy of the {words.name_of(component)} per unit of work, and how fast it went"
-    origin = joint_origin(results.energy.filter(component=component))
-    page = view.table_of(caption, rows, columns, words=3, origin=origin, group=True)
-    return page + view.key("units")
+    caption = say("units.caption", component=words.name_of(results.family.component))
+    return view.table_of(caption, rows, columns, words=2, group=True) + view.key("units")
 
 
 def _change(results: Results, c: Comparison | None, workload: str, configuration: str) -> str:
@@ -80,57 +105,75 @@ def joules(value: Estimate | None, unit: str) -> str:
 
 
 def workload_section(results: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
-    """Return a workload's pictures and tables; `flagged` (block, configuration) are ringed."""
+    """Return a fold with a workload's pictures and phases.
+
+    `flagged` (block, configuration) are ringed.
+    """
+    title, anchor = words.name_of(name), f"workload-{name}"
     energy = results.energy.filter(workload=name)
-    page = view.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
         reasons = list(dict.fromkeys(r.reason for r in results.suite.skipped if r.workload == name))
         why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
-        return page + view.paragraph(why)
+        return view.folded(title, view.paragraph(why), anchor=anchor)
     component = first_component(COMPONENTS, set(energy["component"]))
-    origin = joint_origin(energy)
-    dots = "; dots: blocks" if energy["block"].n_unique() <= bars.DOTS else ""
+    drawn_bars: Blocks = ()
     for plot in bars.plots_of(name):
-        number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
-        caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
-        page += view.picture(bars.draw(plot, energy, results.suite), caption, origin, wide=True)
+        caption = say("workload.paper", number=str(plot.paper)) if plot.paper else ""
+        drawn_bars += view.picture(bars.draw(plot, energy, results.suite), caption)
+    trace: Blocks = ()
     if (run := timeline.typical_run(results.suite, name)) is not None:
         curves = timeline.curves(results.suite, run, results.clock)
         drawn = timeline.draw(results.suite, run, curves)
-        caption = f"Power over the time of run {run.run_id}; phases shaded, the tail last, "
-        caption += "gaps left open."
-        page += view.picture(drawn, caption, origin, True, timeline.as_json(run, curves))
-    ringed = " Ringed: flagged as standing out; they count like all others." if flagged else ""
-    caption = (
-        f"Energy of the {words.name_of(component)} in each block, against the configuration's own "
-        "mean (bold: all of them together, where drift shows) and against the baseline's in the "
-        f"same block.{ringed}"
-    )
+        trace = view.picture(drawn, "", timeline.as_json(run, curves))
     drawn = blocks.draw(results.suite, energy, name, component, flagged)
-    page += view.picture(drawn, caption, origin, wide=True)
-    page += view.folded("Every component", _components(results, name))
-    return page + view.folded("Every phase", _phases(results, energy, name, component))
+    rings = (
+        words.listed(
+            [f"{results.suite.label(who)} in block {block + 1}" for block, who in sorted(flagged)]
+        )
+        if flagged
+        else ""
+    )
+    course = view.picture(drawn, say("workload.ringed", runs=rings) if flagged else "")
+    inside = view.columns(drawn_bars, trace + course)
+    return view.folded(title, inside + _phases(results, energy, name, component), anchor=anchor)
 
 
-def _components(results: Results, name: str) -> Blocks:
-    rows = [row for row in results.summary_rows if row.workload == name]
+def components_table(results: Results) -> Blocks:
+    """Return joules, power and time of every workload, configuration and component."""
+    suite = results.suite
     rank = {component: i for i, component in enumerate(COMPONENTS)}
-    order = {configuration: i for i, configuration in enumerate(results.suite.configurations)}
-    rows.sort(key=lambda r: (order.get(r.configuration, 99), rank.get(r.component, 99)))
+    order = {name: i for i, name in enumerate((*suite.workloads, *suite.configurations))}
+    rows = sorted(
+        results.summary_rows,
+        key=lambda r: (
+            order.get(r.workload, len(order)),
+            order.get(r.configuration, len(order)),
+            rank.get(r.component, len(rank)),
+        ),
+    )
     columns: Fields[SummaryRow] = {
-        "Configuration": lambda row: results.suite.label(row.configuration),
+        "Workload": lambda row: words.name_of(row.workload),
+        "Configuration": lambda row: suite.label(row.configuration),
         "Component (source)": lambda row: f"{words.name_of(row.component)} ({row.source})",
         "Energy (J)": lambda row: words.plus_minus(row.joules),
         "Mean power (W)": lambda row: words.number(row.mean_w),
-        "Time (s)": lambda row: words.number(row.mean_s),
-        "Change [95 % interval]": lambda row: (
+        "n": lambda row: str(row.n),
+        "Change [interval]": lambda row: (
             ""
-            if row.configuration == results.suite.baseline
+            if row.configuration == suite.baseline
             else words.change_of(row.ratio, row.ratio_low, row.ratio_high)
         ),
     }
-    caption = f"{words.name_of(name)}: every component"
-    return view.table_of(caption, rows, columns, words=2, origin=results.origin, group=True)
+    components = {row.component for row in rows}
+    notes = [not_counted(components)]
+    if suite.meters or not components:
+        no_memory = "dram" not in components and {"package", "package-0"} & components
+        notes = [say("figures.sources"), *[say("figures.no-memory")] * bool(no_memory)]
+    notes += [say("figures.pyrapl")] * any(name.startswith("pyrapl") for name in components)
+    notes += [say("figures.single")] * any(row.n < 2 for row in rows)
+    notes += [note.sentence for note in results.work_notes]
+    page = view.table_of(say("figures.table"), rows, columns, words=3, group=True)
+    return page + view.paragraph(" ".join(notes), "key")
 
 
 def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
@@ -158,9 +201,9 @@ def _phases(results: Results, energy: pl.DataFrame, name: str, component: str) -
                 for values in (joules_by_block, seconds_by_block)
             ]
             rows.append([label, suite.label(configuration), *means, change])
-    caption = f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}"
+    caption = say("workload.phases", component=words.name_of(component))
     heads = ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"]
-    return view.table(caption, heads, rows, words=2, origin=joint_origin(energy), group=True)
+    return view.table(caption, heads, rows, words=2, group=True)
 
 
 def responsiveness_section(results: Results) -> Blocks:
@@ -184,5 +227,5 @@ def responsiveness_section(results: Results) -> Blocks:
     heads = [text for name in NAMES for text in (f"{name} (ms)", f"{name}, change")]
     heads = ["Workload", "Phase", "Configuration", *heads]
     caption = say("responsiveness.caption")
-    page = view.table(caption, heads, rows, words=3, origin=results.origin, group=True)
+    page = view.table(caption, heads, rows, words=3, group=True)
     return page + view.key("responsiveness")

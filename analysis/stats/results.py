@@ -82,32 +82,29 @@ def reservations(
 ) -> Iterator[str]:
     """Yield a sentence for each reservation: unfinished, void runs, gaps, wrong times, drift."""
     if suite.unfinished:
-        yield (
-            f"Not complete: {suite.blocks_done}. Verdicts are given once all planned blocks are "
-            "complete."
-        )
+        yield "Verdicts are given once all planned blocks are complete."
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})
         where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"
-        yield f"{_runs(len(suite.void))} void to the end, in {where}: pairs with them are missing."
+        yield f"{_runs(len(suite.void))} void to the end, in {where}. Pairs with them are missing."
     missed = uncovered(energy)
     if missed:
         yield (
-            f"{_runs(len(missed))} finished, but not seen whole by every meter (less than "
-            f"{COVERED:.0%} of a phase): what is missing is filled in where there is anything to "
-            f"fill it with, and flagged: {', '.join(missed[:3])}{' …' * (len(missed) > 3)}."
+            f"In {_counted(len(missed))} a meter saw less than {COVERED:.0%} of a phase. What is "
+            "missing is filled in if there is anything to fill it with, and flagged: "
+            f"{', '.join(missed[:3])}{' …' * (len(missed) > 3)}."
         )
     yield from (note.sentence for note in flag_notes(energy) if reserves(note.code))
     if drift_check is not None and drift_check.verdict == MOVED:
         yield (
-            f"The drift check moved by {abs(drift_check.worst.change) * 100:.1f} % from first to "
-            f"last (limit {drift_check.limit * 100:g} %): ratios within blocks hold, joules are "
+            f"The machine drifted by {abs(drift_check.worst.change) * 100:.1f} % from first to "
+            f"last (limit {drift_check.limit * 100:g} %). Ratios within blocks hold; joules are "
             "those of a machine that changed."
         )
 
 
 STOOD = {
-    STANDS_STILL: "it stood still while the machine worked, in those or in runs beside them",
+    STANDS_STILL: "it did not move while the machine worked, in these or in neighbouring runs",
     BELOW_PART: "it counted less than its parts",
     ABOVE_TOTAL: "it counted more than what includes it",
     IGNORES_LOAD: "it did not follow a load watermark",
@@ -136,8 +133,12 @@ def stood_still(energy: pl.DataFrame) -> Iterator[str]:
                 )
 
 
+def _counted(number: int) -> str:
+    return f"{number} run{'s' * (number != 1)}"
+
+
 def _runs(number: int) -> str:
-    return f"{number} run{'s are' if number != 1 else ' is'}"
+    return f"{_counted(number)} {'is' if number == 1 else 'are'}"
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ class Results:
             if not tries.void:
                 continue
             label = self.suite.label(tries.configuration)
-            sentence = f"{tries.void} of {tries.tries} tries of {label} were void and repeated."
+            sentence = f"{tries.void} of {tries.tries} attempts of {label} were void and repeated."
             c = next(
                 (
                     contrast.comparison
@@ -258,8 +259,8 @@ class Results:
                     for ratio in (c.ratio, c.first_tries.ratio)
                 )
                 sentence += (
-                    f" By first tries its change over all workloads is {first}, by accepted ones"
-                    f" {accepted}; its interval holds both."
+                    f" By first attempts its change over all workloads is {first}, by accepted ones"
+                    f" {accepted}; its interval includes both."
                 )
             yield sentence
 

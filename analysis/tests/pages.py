@@ -175,7 +175,7 @@ class _Guests(HTMLParser):
             self.intruders.append(f"<{tag}>")
         for name, value in attrs:
             leads = name in ("href", "src", "style", "srcset", "action", "formaction")
-            within_page = ("#", "data:image/svg+xml;base64,")
+            within_page = ("#", "data:image/svg+xml,%3Csvg")
             if name.startswith("on") or (leads and not str(value).startswith(within_page)):
                 self.intruders.append(f"<{tag} {name}={value!r}>"[:200])
 

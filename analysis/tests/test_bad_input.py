@@ -173,7 +173,7 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
     "journal cut short": (cut_journal, "The suite did not come to its end"),
     "no journal": (drop_file("journal.jsonl"), "The journal is missing"),
     "no drive": (drop_runs_of("opal"), "Configuration opal has no finished run"),
-    "no baseline": (drop_runs_of("plain"), "there is no finished run of plain"),
+    "no baseline": (drop_runs_of("plain"), "no run of plain finished"),
     "a void run": (change_a_run(status="void", void_reason="throttled"), "throttled"),
     "wrong proof": (change_a_run(proof={"ok": False}), "configuration was not the planned one"),
     "another plan's": (change_a_run(plan_sha256="0" * 64), "it was made by another plan"),
@@ -189,7 +189,10 @@ USABLE: dict[str, tuple[Callable[[Path], None], *tuple[str, ...]]] = {
     "no configurations": (plan_without("configurations"), "Nothing is compared: the plan has no"),
     "no workloads": (plan_without("workloads"), "Unknown: "),
     "no runs planned": (plan_without("runs"), "No run finished"),
-    "no assumptions": (plan_without("analysis", "assumptions"), "The plan lacks its assumptions"),
+    "no assumptions": (
+        plan_without("analysis", "assumptions"),
+        "The plan has no valid assumptions",
+    ),
 }
 
 
@@ -358,7 +361,7 @@ def test_the_joules_are_computed_once_for_tables_page_and_terminal(
     assert main(["report", str(suite)]) == 0
     assert calls == [suite]
     stdout = capsys.readouterr().out
-    assert "Kernel grep" in stdout and "MODELLED" in stdout
+    assert "Kernel grep" in stdout and "Modelled" in stdout
     derived = results(suite)
     assert render.text(terminal(derived, first_page.lines(derived, suite))) in stdout
     assert load(suite).equals(pl.read_parquet(suite / "energy.parquet"))

@@ -13,12 +13,14 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from analysis.report import compare_page
+from analysis.report import compare_page, words
+from analysis.report.texts import say
+from analysis.report.view import Answer, Columns, Matrix, Picture
 from analysis.stats.compare import NIGHT_SD, compare_all, compare_read
 from analysis.stats.results import load
 from analysis.suite.records import Suite
 from analysis.tests.known import known
-from analysis.tests.pages import Shared, change_plan, without_own
+from analysis.tests.pages import Shared, change_plan, pieces, without_own
 from controller.tests.command import Fde
 from validation.synthetic.suite import IDLE_W, SLOWER, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
@@ -112,9 +114,12 @@ def test_a_dearer_night_changes_joules_and_not_the_cost(
 
 def test_the_command_prints_and_writes_the_comparison(two: Pair, tmp_path: Path, fde: Fde) -> None:
     stdout = fde("compare", two[0], two[1], "--out", tmp_path).out
-    assert (
-        "3 things differ" in stdout and "MODELLED" in stdout and "The night is the unit" in stdout
-    )
+    assert "modelled" in stdout and "The unit is the night" in stdout
+    # The answer comes before what differs, and that before the method.
+    verdict = say("compare.answer.same", letter="B")
+    printed = " ".join(stdout.split())
+    places = [printed.index(text) for text in (verdict, "What else differs", "6.13.0-test")]
+    assert places == sorted(places) and "blocks (4, then 3)" in printed
     page = (tmp_path / stdout.rpartition("page: ")[2].strip()).read_text(encoding="utf-8")
     for text in (stdout, without_own(page)):
         assert "NaN" not in text and "None" not in text and "nan" not in text
@@ -166,7 +171,22 @@ def test_a_history_is_in_order_of_time_and_names_increases(
     assert "sql on dmcrypt-aes256 +1" in sentence and " [+" in sentence and "modelled" in sentence
     assert "opal" not in sentence
     page = Path(document["page"]).read_text(encoding="utf-8")
-    assert "Over time" in page and "2026-03-01" in page
+    assert "2026-03-01" in page and "Increase" not in page
+    shown = compare_page.page(history)
+    (columns,) = pieces(Columns, shown.head)
+    verdicts = [block.verdict for block in columns.first if isinstance(block, Answer)]
+    assert verdicts[0] == say("compare.answer.same", letter="B")
+    assert say("compare.answer.more", letter="C", count="2", tested="8") in verdicts
+    (picture,) = pieces(Picture, columns.aside)
+    assert "C: " in picture.alt and words.change_in(history[1].overall[0]) in picture.alt
+    marked = [
+        cell
+        for matrix in pieces(Matrix, shown.head)
+        for _, cells in matrix.groups[0].rows
+        for cell in cells
+        if cell.text.endswith("▲")
+    ]
+    assert len(marked) == len(history[1].increases)
     fde("compare", *months, "--fail-on", "20", *options)
     fde("compare", *months, *options)
 
@@ -188,7 +208,9 @@ def test_other_work_is_reported_and_does_not_count_as_an_increase(
     assert (
         bool(comparison.overall) == bool(compare_page.failures([comparison], 0)) == bool(unchanged)
     )
-    assert "other work: " in fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out
+    printed = " ".join(fde("compare", two[0], tmp_path / "c", "--out", tmp_path).out.split())
+    works = ", ".join(map(words.name_of, changed))
+    assert say("compare.other-work", works=works, letter="B") in printed
 
 
 def nights(count: int, night_sd: float, seed: int, last: float = 0.0) -> list[tuple[Suite, Any]]:
@@ -223,8 +245,8 @@ def test_one_block_has_no_interval_and_fail_on_exits_with_status_3(
     two: Pair, tmp_path: Path, fde: Fde
 ) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
-    words = ["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]
-    untested = fde(*words, "--fail-on", "5", status=3)
+    argv = ["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]
+    untested = fde(*argv, "--fail-on", "5", status=3)
     assert "no interval: too few blocks" in untested.out and "nan" not in untested.out
     assert "tested: 0 ratios" in untested.out and untested.err.count("\n") == 1
     assert (

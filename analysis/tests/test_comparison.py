@@ -303,7 +303,7 @@ def test_void_tries_are_counted_and_widen_the_interval_of_their_configuration(
     # The tries that were void took as much as the other configuration's runs.
     assert c.ratio < known(c.first_tries).ratio == pytest.approx(known(other.comparison).ratio)
     assert known(c.high) > known(replace(c, first_tries=None).high)
-    (sentence,) = (text for text in derived.reservations if text.startswith("8 of 12 tries"))
+    (sentence,) = (text for text in derived.reservations if text.startswith("8 of 12 attempts"))
     for ratio in (c.ratio, known(c.first_tries).ratio):
         assert f"{100 * (ratio - 1):+.1f} %".replace("-", "−") in sentence
 

@@ -252,7 +252,7 @@ def test_unequal_work_is_noted_on_the_page(timed: Results, folders: tuple[Path, 
     assert note.facts["share"] == pytest.approx(1 / FIFTH)
     shown = Report(timed)
     assert note.sentence in text_of(shown.figures())
-    assert say("answer.same-work", workloads=name_of("file_io")) in text_of(shown.answer())
+    assert say("matrix.same-work", workloads=name_of("file_io")) in text_of(shown.head())
     suite = Suite.open(folders[0])
     assert suite.energy.equals(timed.measured_energy)
     assert suite.compared_energy.equals(timed.energy)
@@ -392,7 +392,7 @@ def test_the_account_of_work_is_listed_and_shown(derived: Results) -> None:
     assert work.codes == ("work-counted",)
     (fold,) = [
         block
-        for block in view.find_blocks(Folded, trust_section.trust_section(accounted))
+        for block in view.find_blocks(Folded, trust_section.meters_section(accounted))
         if block.summary == say("trust.work.title")
     ]
     assert "work-counted" in text_of(fold)

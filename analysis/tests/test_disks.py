@@ -156,7 +156,7 @@ def test_facts_that_a_disk_does_not_report_are_not_zero(derived: Results, suite:
     shown = disk_table(replace(derived, suite=silent))
     (row,) = (row[1:] for table in pieces(Table, shown) for row in table.rows if SED in row)
     assert row == [SED, *[SILENT] * 10]
-    assert "No temperature is reported by the disk under Opal drive" in text_of(shown)
+    assert "disk under Opal drive reports no temperature" in text_of(shown)
 
 
 def test_the_disk_is_found_by_its_serial_number_or_as_the_only_one(suite: Suite) -> None:
@@ -183,7 +183,7 @@ def test_the_page_has_the_disk_table_and_flags_heat(tmp_path: Path) -> None:
     assert any("9.0 K warmer before its runs" in doubt for doubt in derived.reservations)
     older = tuple(replace(run, disks=RunDisks()) for run in derived.suite.runs)
     untold = replace(derived, suite=replace(derived.suite, runs=older))
-    assert "do not record the condition" in text_of(disk_table(untold))
+    assert "no record of the condition" in text_of(disk_table(untold))
     assert not [doubt for doubt in untold.reservations if "disk" in doubt]
 
 

@@ -164,9 +164,8 @@ def test_the_figures_are_those_of_the_contrasts(shared: Shared) -> None:
 def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -> None:
     folder = shared("reader-settled", SUITES["settled"][0])[0]
     derived = results(folder)
-    first, *answers = pieces(Answer, Report(derived).answer())
+    answers = pieces(Answer, Report(derived).head())
     on_page = [(reply.verdict, reply.reason) for reply in answers]
-    assert all(verdict.rstrip(". ") in first.verdict for verdict, _ in on_page[:1])
     copy = tmp_path / folder.name
     SUITES["settled"][0](copy)
     built = build(copy)
@@ -190,7 +189,7 @@ def test_a_night_of_faults_is_flagged_and_resumed(night: FaultySuite) -> None:
     *_, trust, after = answered(results(night.folder))
     assert trust.facts["void"] == 1
     assert trust.facts["reservations"] >= 3
-    assert "flagged" in trust.reason
+    assert "5 reservations" in trust.verdict
     assert (after.code, "resume" in after.facts["command"]) == ("resume", True)
 
 
@@ -277,7 +276,9 @@ def test_the_command_keeps_the_scale_of_what_ran(tmp_path: Path, origin: str, sc
         "least": comparison.PILOT,
         "most": comparison.PILOT,
         "command": f"fde run --suite one-disk{scale} --blocks {comparison.PILOT}",
+        "hours": pytest.approx(after.facts["hours"]),
     }
+    assert after.facts["hours"] > 0
 
 
 def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
@@ -293,7 +294,8 @@ def test_only_a_close_interval_is_named_where_nothing_is_settled(
     c = compared(0.01, half_width)
     assert c.verdict == "inconclusive"
     assert answer.is_narrow(c.low, c.high) == named
-    assert tables.cell_of(c).below.endswith("?") and "%" in tables.cell_of(c).hint
+    cell = tables.cell_of(c)
+    assert cell.text.endswith(" ?") and cell.below[0].startswith("[")
     drawn = known(forest.draw_overall(derived.suite, "system", {"opal": c}, "measured"))
     (label,) = [text.get_text() for text in drawn.axes[0].texts]
     assert label == words.change_in(c)
@@ -306,9 +308,9 @@ def test_the_matrix_of_a_suite_that_scatters_has_intervals_without_a_verdict(
     (matrix,) = (block for block in tables.matrix(derived) if isinstance(block, Matrix))
     shown = [cell for _, cells in matrix.groups[0].rows for cell in cells]
     unsettled = [cell for cell in shown if cell.kind == "inconclusive"]
-    assert len(unsettled) >= 6
-    assert all(cell.below.startswith("[") and cell.below.endswith("?") for cell in unsettled)
-    page = text_of(Report(derived).answer())
+    assert len(unsettled) >= 4
+    assert all(cell.below[0].startswith("[") and cell.text.endswith(" ?") for cell in unsettled)
+    page = text_of(Report(derived).head())
     assert "could have been missed" not in page and "more block" not in page
 
 
@@ -356,7 +358,7 @@ def test_before_the_planned_end_there_are_intervals_without_words(
     lines = first_page.lines(early, early.suite.folder)
     shown = "\n".join(f"{line.verdict}{line.reason}" for line in lines)
     assert f"Not complete: {blocks} of 6 blocks" in shown
-    assert f"Not complete: {blocks} of 6 blocks" in text_of(Report(early).answer())
+    assert f"Not complete: {blocks} of 6 blocks" in text_of(Report(early).head())
     assert not any(word in shown for word in WORDS)
     assert [line.code for line in lines if line.question == "payback"] == ["unknown"]
 
@@ -366,7 +368,7 @@ def test_at_the_planned_end_there_are_words(complete: Results) -> None:
     assert "incomplete" not in {c.verdict for c in every(complete.family)}
     soft = next(c for c in complete.contrasts if c.other == "dmcrypt-aes256")
     assert known(soft.comparison).verdict == "differs"
-    assert "Not complete" not in text_of(Report(complete).answer())
+    assert "Not complete" not in text_of(Report(complete).head())
 
 
 def test_a_run_that_is_missing_withholds_the_words_of_what_rests_on_it(complete: Results) -> None:
@@ -436,5 +438,6 @@ def test_the_words_of_an_incomplete_comparison_name_no_verdict() -> None:
 
 def test_the_report_states_it_as_a_reservation(complete: Results) -> None:
     assert (
-        "Not complete: 3 of 6 blocks. Verdicts are given once all planned blocks are complete."
-    ) in after(complete, 3).reservations
+        "Verdicts are given once all planned blocks are complete."
+        in after(complete, 3).reservations
+    )

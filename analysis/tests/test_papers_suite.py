@@ -24,6 +24,7 @@ from analysis.report import (
     tables,
 )
 from analysis.report.sections import Report
+from analysis.report.texts import say
 from analysis.stats.contrasts import comparisons, configurations_of, contrasts
 from analysis.stats.results import Results, results
 from analysis.stats.summary import MB, block_values, per_unit
@@ -248,10 +249,10 @@ def test_an_entry_outside_the_overall_figure_is_left_out(derived: Results) -> No
     complete, some = (contrasts(s, derived.energy)[0].workloads for s in (derived.suite, suite))
     assert set(complete) - set(some) == {"file_io-warm", "sql-large"}
     other = Results(suite, derived.clock, derived.energy, ())
-    text = text_of(Report(other).answer())
+    text = text_of(Report(other).page())
     assert "Main workloads" in text
-    assert "what is there for a question (File write and read (warm), SQL (large))" in text
-    assert "Main workloads" not in text_of(Report(derived).answer())
+    assert say("contrasts.aside", workloads="File write and read (warm) and SQL (large)") in text
+    assert "Main workloads" not in text_of(Report(derived).page())
 
 
 def test_an_unplanned_pair_has_no_row(derived: Results) -> None:
@@ -273,7 +274,7 @@ def test_a_single_configuration_is_not_compared(derived: Results) -> None:
     assert (cost.code, most.code, payback.code) == ("nothing-compared", "joules", "unknown")
     rows = other.summary.filter(component="system")
     assert most.facts["mean_j"] == rows["mean_j"].max()
-    assert not UNWANTED.search(text_of(Report(other).answer()))
+    assert not UNWANTED.search(text_of(Report(other).head()))
 
 
 @pytest.mark.parametrize(

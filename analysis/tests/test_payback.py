@@ -136,7 +136,7 @@ def test_headline_and_present_value_never_disagree() -> None:
     assert repaid.years is None
     line = answered(repaid, a)
     assert (line.code, line.facts["years"]) == ("does-not-pay", None)
-    assert "interest is more than it saves" in line.reason
+    assert "interest exceeds what it saves" in line.reason
     for price_ in np.linspace(1, 6, 20):
         priced = replace(PAPER, sed_extra_price=float(price_))
         repaid = reckon(*SAVES, priced)

@@ -83,7 +83,17 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     names = [name for name in suite.configurations if name in drawn]
     with style.drawing(7.2, 1.1 + 0.23 * max(4, len(names)), grid="x") as figure:
         _panels(figure, plot, by_component, suite, names)
-        style.titled(figure, plot.title, records.worst_origin(shown["origin"].unique()))
+        origin = records.worst_origin(shown["origin"].unique())
+        unit = UNITS[plot.quantity].partition("(")[2].rstrip(")")
+        in_words = (
+            f"{words.name_of(component)}: "
+            + ", ".join(
+                f"{suite.label(bar.configuration)} {words.plus_minus(bar.mean, unit)}"
+                for bar in bars
+            )
+            for component, bars in by_component.items()
+        )
+        style.titled(figure, plot.title, origin, in_words)
     return figure
 
 

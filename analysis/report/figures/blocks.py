@@ -18,7 +18,6 @@ from analysis.suite.records import Suite
 
 Series = Mapping[str, Mapping[int, float]]  # by configuration and block
 CROWD = 5  # more lines than these have no markers beside their mean
-NAMED = 6  # flagged points with names; the table names all
 
 
 def draw(
@@ -30,7 +29,7 @@ def draw(
 ) -> Figure | None:
     """Draw each block's joules against the configuration's mean and the baseline's block.
 
-    `flagged`: (block, configuration), ringed and named. None with fewer than two blocks.
+    `flagged`: (block, configuration), ringed. None with fewer than two blocks.
     """
     by: Series = {
         name: values
@@ -66,7 +65,7 @@ def draw(
             if series is changes:
                 _together(axis, changes)
             axis.set_ylabel(title)
-            _ring(axis, series, flagged, suite)
+            _ring(axis, series, flagged)
         axes[-1].set_xlabel("Block, in the order of time")
         axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         last = max(block for values in by.values() for block in values) + 1
@@ -80,7 +79,12 @@ def draw(
             list(artists.values()), list(artists), loc="outside right upper", fontsize=7.5
         )
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
-        style.titled(figure, title, records.worst_origin(rows["origin"].unique()))
+        in_words = (
+            f"{suite.label(name)} {words.interval_of(1 + min(c) / 100, 1 + max(c) / 100)}"
+            for name, points in changes.items()
+            if (c := points.values())
+        )
+        style.titled(figure, title, records.worst_origin(rows["origin"].unique()), in_words)
     return figure
 
 
@@ -116,10 +120,10 @@ def _line(
     )
 
 
-def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]], suite: Suite) -> None:
-    """Draw a ring and a name at each flagged point of this panel."""
+def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]]) -> None:
+    """Draw a ring at each flagged point of this panel."""
     points = [(b, name) for b, name in sorted(flagged) if b in series.get(name, {})]
-    for number, (block, name) in enumerate(points):
+    for block, name in points:
         at = (block + 1, series[name][block])
         axis.plot(
             *at,
@@ -130,17 +134,3 @@ def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]], suit
             lw=0,
             zorder=5,
         )
-        if number < NAMED:
-            text = f"{suite.label(name)}, block {block + 1}"
-            right = at[0] > sum(axis.get_xlim()) / 2
-            axis.annotate(
-                text,
-                at,
-                (-9 if right else 9, 5),
-                textcoords="offset points",
-                ha="right" if right else "left",
-                fontsize=7.5,
-                color="#b00020",
-                bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.5},
-                zorder=5,
-            )

@@ -16,6 +16,7 @@ from analysis.suite.records import Suite
 if TYPE_CHECKING:  # slow to import
     from analysis.stats.comparison import Comparison
     from analysis.stats.summary import Key
+    from contract.command_results import Ratio as SuiteRatio
 
 Ratio = tuple[float, float | None, float | None]  # with the limits of its interval
 Limits = tuple[float, float]
@@ -46,6 +47,7 @@ class Layout:
     around_in: float
     top: float
     width_in: float = 7.2
+    labelled: bool = True  # with each line's figures in words
 
 
 def draw(
@@ -62,7 +64,8 @@ def draw(
             groups.append((words.name_of(workload), lines))
     baseline = suite.base_label
     axis = f"Change of the {words.name_of(component)}'s energy against {baseline} (%)"
-    layout = Layout(most=34, line_in=0.19, around_in=1.0, top=-0.7)
+    # The page's first table has the figures.
+    layout = Layout(most=34, line_in=0.19, around_in=1.0, top=-0.7, width_in=6.0, labelled=False)
     return _sheets(groups, layout, suite.margin, (f"Energy against {baseline}", axis), origin)
 
 
@@ -76,6 +79,24 @@ def draw_overall(
     layout = Layout(most=40, line_in=0.3, around_in=0.85, top=0.4, width_in=width_in)
     texts = f"Energy against {baseline}", f"{words.name_of(component)} against {baseline} (%)"
     return next(iter(_sheets([("", lines)], layout, suite.margin, texts, origin)), None)
+
+
+def draw_ratios(
+    suite: Suite, groups: Sequence[tuple[str, Sequence[tuple[str, str, SuiteRatio]]]], origin: str
+) -> Figure | None:
+    """Draw ratios of joules between suites: groups of (label, configuration, ratio)."""
+    looks = style.palette(suite)
+    lines: list[Group] = []
+    for heading, ratios in groups:
+        drawn = [
+            Line(label, (r.ratio, r.low, r.high), looks[name], False, words.change_in(r))
+            for label, name, r in ratios
+            if name in looks
+        ]
+        lines += [(heading, drawn)] if drawn else []
+    layout = Layout(most=1000, line_in=0.3, around_in=0.85, top=0.4, width_in=5.0)
+    texts = "Energy against A", "Change over all workloads (%)"
+    return next(iter(_sheets(lines, layout, suite.margin, texts, origin)), None)
 
 
 def arrow_note(figure: Figure) -> str:
@@ -115,9 +136,14 @@ def _sheets(
         part = f", {number} of {len(sheets)}" if len(sheets) > 1 else ""
         height_in = layout.around_in + layout.line_in * _height(sheet)
         with style.drawing(layout.width_in, height_in, grid="x") as figure:
-            _sheet(figure.subplots(), sheet, layout.top, scale, margin)
+            _sheet(figure.subplots(), sheet, layout, scale, margin)
             figure.axes[0].set_xlabel(texts[1])
-            style.titled(figure, title + part, origin)
+            shown = (
+                f"{heading}: {in_words}" if heading else in_words
+                for heading, lines in sheet
+                if (in_words := ", ".join(f"{line.name} {line.text}" for line in lines))
+            )
+            style.titled(figure, title + part, origin, shown)
         figures.append(figure)
     return figures
 
@@ -139,7 +165,9 @@ def limits(ratios: Sequence[Ratio], margin: float) -> Limits:
     return (low - room - 1) * 100, (high + room - 1) * 100
 
 
-def _sheet(axis: Axes, groups: Sequence[Group], top: float, scale: Limits, margin: float) -> None:
+def _sheet(
+    axis: Axes, groups: Sequence[Group], layout: Layout, scale: Limits, margin: float
+) -> None:
     """Draw one sheet, with the margin shaded and headings in bold."""
     axis.axvspan((1 / (1 + margin) - 1) * 100, margin * 100, color=style.BAND, zorder=0, lw=0)
     axis.axvline(0, color="#444444", lw=0.8)
@@ -148,16 +176,16 @@ def _sheet(axis: Axes, groups: Sequence[Group], top: float, scale: Limits, margi
     for heading, lines in groups:
         names.append((heading, "bold"))
         for line in lines:
-            _draw_line(axis, len(names), line)
+            _draw_line(axis, len(names), line, layout.labelled)
             names.append((line.name, "normal"))
     axis.set_yticks(range(len(names)), [name for name, _ in names])
     for label, (_, weight) in zip(axis.get_yticklabels(), names, strict=True):
         label.set_fontweight(weight)
     axis.tick_params(axis="y", length=0, pad=9)  # room for arrows
-    axis.set_ylim(len(names) - 0.3, top)
+    axis.set_ylim(len(names) - 0.3, layout.top)
 
 
-def _draw_line(axis: Axes, y: float, line: Line) -> None:
+def _draw_line(axis: Axes, y: float, line: Line, labelled: bool) -> None:
     """Draw the marker and its interval, which ends in an arrow if it runs off the edge."""
     mid, *ends = line.ratio
     least, most = axis.get_xlim()
@@ -178,9 +206,11 @@ def _draw_line(axis: Axes, y: float, line: Line) -> None:
         markeredgecolor=style.INK,
         zorder=3,
     )
+    if not labelled:
+        return
     axis.annotate(
         line.text,
-        (1.025, y),
+        (1.07, y),
         xycoords=axis.get_yaxis_transform(),
         va="center",
         fontsize=7.5,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -17,6 +16,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from analysis.report.figures.compact import compact
 from analysis.suite.records import MEASURED, Suite
 
 INK, SOFT, GREY = "#222222", "#56616c", "#9a9a9a"
@@ -24,7 +24,7 @@ BAND = "#e4eef5"  # a shaded margin
 # Okabe and Ito's colours. There are six, seven hatches and seven markers: as these numbers have no
 # common divisor, the first 42 configurations all look different, with colours and without.
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-HATCHES = (".", "xx", "\\\\", "++", "--", "*", "||")  # rings or dense dots would be long to write
+HATCHES = ("\\\\", "xx", "++", "--", "||", "-\\", "|/")  # lines only: dots look like data
 MARKERS = ("D", "P", "X", "p", "h", "*", "8")  # no triangles: these mean more, less, and goes on
 SVG_DPI = 72.0  # an SVG's points
 PROCESSES = len(os.sched_getaffinity(0))
@@ -41,8 +41,10 @@ RC: dict[Any, Any] = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": "#777777",
+    "axes.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
@@ -99,8 +101,12 @@ def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figu
         yield Figure(figsize=(width_in, height_in), layout="constrained")
 
 
-def titled(figure: Figure, title: str, origin: str) -> None:
-    """Set the picture's title, with the origin unless that is measured."""
+def titled(figure: Figure, title: str, origin: str, data: Iterable[str]) -> None:
+    """Set the picture's title, with the origin unless that is measured.
+
+    The figure's label is the text for readers who cannot see it: the title and `data` in words.
+    """
+    figure.set_label(f"{title}. {'; '.join(data)}.")
     text = title if origin == MEASURED else f"{title} ({origin})"
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
 
@@ -116,12 +122,7 @@ def svg(figure: Figure) -> str:
             engine.execute(figure)
             figure.set_layout_engine(None)  # else savefig draws all of it once more to lay it out
         figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
-    # Lines to a hundredth of a point.
-    return re.sub(
-        r' d="[^"]*"',
-        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0].replace(" \n", " ")),
-        buffer.getvalue(),
-    )
+    return compact(buffer.getvalue())
 
 
 def svgs(figures: Sequence[Figure]) -> list[str]:

@@ -27,7 +27,7 @@ LINES = {
 }
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
 POINTS = 500  # of a curve in a picture: more than the paper's width shows
-FINE = 2000  # of a curve that can be zoomed
+FINE = 1000  # of a curve that can be zoomed
 AROUND_NS = 5_000_000_000  # before and after the run, to place the meter's own clock
 Curve = tuple[str, clocks.Floats, clocks.Floats]
 
@@ -102,7 +102,15 @@ def draw(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
         axis.set_ylabel("Power (W)")
         title = f"{words.name_of(run.workload)}, {suite.label(run.configuration)}"
         where = records.worst_origin([run.origin, *(meter.origin for meter in suite.meters)])
-        style.titled(figure, f"Power over time: {title}, block {run.block + 1}", where)
+        in_words = [
+            f"{words.name_of(name)} {words.number(float(np.nanmean(watts)))} W on average, "
+            f"{words.number(float(np.nanmax(watts)))} W at most"
+            for name, _, watts in curves
+            if np.isfinite(watts).any()
+        ]
+        in_words.append(f"phases {', '.join(parse(phase.name).shown for phase in run.phases)}")
+        title = f"Power over time: {title}, block {run.block + 1}"
+        style.titled(figure, title, where, in_words)
         figure.legend(loc="outside lower center", ncols=min(4, len(curves)))
     return figure
 

@@ -50,5 +50,9 @@ def draw(payback: Payback, hours: float, a: Assumptions) -> Figure | None:
         axis.set_xticks(range(0, HOURS_PER_DAY + 1, 6))
         axis.set_ylabel(f"May cost more ({a.currency})".replace(" ()", ""))
         axis.legend(fontsize=7.5, loc="upper left")
-        style.titled(figure, "What the drive may cost more", payback.origin)
+        repaid = f"{words.rounded(most.mean)}{unit}"
+        in_words = [f"{repaid} more at {words.rounded(hours)} hours of this work a day"]
+        if most.low is not None and most.high is not None:
+            in_words.append(f"95 % interval {words.limits(most)}{unit}")
+        style.titled(figure, "What the drive may cost more", payback.origin, in_words)
     return figure

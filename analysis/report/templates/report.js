@@ -1,8 +1,9 @@
 "use strict";
-// Sorts and filters tables, and lets power traces be zoomed. Without it all of the page can be read.
+// Sorts and filters long tables, opens what is linked or printed, and zooms into power traces.
+// Without it all of the page can be read.
 (() => {
   const words = JSON.parse(document.body.dataset.words);
-  const SORTED_FROM = 3, FILTERED_FROM = 8; // rows
+  const LONG = 16; // rows of a table that can be sorted and filtered
   const PREFIX = { "µ": 1e-6, "m": 1e-3, "k": 1e3 };
 
   const make = (tag, properties = {}, ...inside) => {
@@ -69,7 +70,7 @@
 
   for (const table of document.querySelectorAll("section.table table:not(.matrix)")) {
     const rows = [...table.tBodies[0].rows];
-    if (rows.length < SORTED_FROM) continue;
+    if (rows.length < LONG) continue;
     const heads = [...table.tHead.rows[0].cells].filter((head) => head.textContent.trim());
     for (const head of heads) {
       const button = make("button", { type: "button", className: "sort", title: words.sort });
@@ -78,8 +79,23 @@
       head.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => sort(table, heads, head, rows));
     }
-    if (rows.length >= FILTERED_FROM) filterable(table, rows);
+    filterable(table, rows);
   }
+
+  // What a link leads to, and all that is printed, is open.
+  const reveal = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let fold = target; fold; fold = fold.parentElement?.closest("details")) fold.open = true;
+    target?.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  if (location.hash) reveal();
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open], .screen)")];
+    closed.forEach((fold) => { fold.open = true; });
+  });
+  addEventListener("afterprint", () => closed.forEach((fold) => { fold.open = false; }));
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const LINES = [["--ink", []], ["--line-2", [6, 3]], ["--line-3", [8, 3, 2, 3]], ["--line-4", [2, 3]]];
