@@ -10,7 +10,6 @@ from analysis.flags import reserves
 from analysis.money import budgets
 from analysis.published.tables import claims_csv
 from analysis.report import (
-    answer,
     first_page,
     questions_section,
     render,
@@ -71,9 +70,8 @@ def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
     notes = [note.sentence for note in results.flags if not reserves(note.code)]
     notes += [note.sentence for note in results.work_notes]
     below = [*questions_section.sentences(results), *(f"note: {note}" for note in notes)]
-    mark = answer.mark(results.origin)
     return (
-        *(view.paragraph(f"{mark[0].upper()}{mark[1:]}.") if mark else ()),
+        *first_page.origin_note(results.origin),
         tables.headline(results),
         *first_page.blocks(lines, trust_section.remarks(results)),
         *view.join(map(view.paragraph, below)),

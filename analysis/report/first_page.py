@@ -12,7 +12,7 @@ from pathlib import Path
 
 from analysis.energy.watermarks import AGREES, DISAGREES
 from analysis.money.costs import battery_hours
-from analysis.report import mechanism, trust_section, view, words
+from analysis.report import answer, mechanism, trust_section, view, words
 from analysis.report.answer import Fact, contrast_of, is_narrow, line
 from analysis.report.payback_text import money_line
 from analysis.report.provenance import duration
@@ -58,6 +58,12 @@ def lines(results: Results, folder: Path) -> tuple[AnswerLine, ...]:
 
 
 ASKED: tuple[AnswerTo, ...] = ("trust", "next")  # in a question of its own on the page
+
+
+def origin_note(origin: str) -> Blocks:
+    """Return a terminal's first line on figures that are not measured; nothing for others."""
+    mark = answer.mark(origin)
+    return view.paragraph(f"{mark[0].upper()}{mark[1:]}.") if mark else ()
 
 
 def blocks(
@@ -318,23 +324,32 @@ def _most_joules(results: Results, component: str) -> AnswerLine:
 
 
 def _battery(results: Results) -> Iterator[AnswerLine]:
-    """Yield the line on hours on a battery, if an hour of work on it is declared."""
+    """Yield the line on minutes of battery, of the configuration that loses most."""
     held = [h for h in battery_hours(results.suite, results.energy) if h.lost_min is not None]
     worst = max(held, key=lambda h: h.lost_min.mean if h.lost_min else 0.0, default=None)
     if worst is None or worst.lost_min is None:
         return
     lost = worst.lost_min
-    code = "unsettled"
-    if lost.low is not None and lost.high is not None and not lost.low <= 0 <= lost.high:
+    if lost.low is None or lost.high is None:
+        return
+    suite = results.suite
+    contrast = contrast_of(results, suite.base_of(worst.configuration), worst.configuration)
+    c = contrast.comparison if contrast else None
+    if c is None or c.verdict == "incomplete":
+        return
+    code = "unsettled"  # if its energy is
+    if c.verdict not in OPEN and not lost.low <= 0 <= lost.high:
         code = "lost" if lost.mean > 0 else "gained"
+    places = words.decimals((lost.high - lost.low) / 2, lost.mean)
+    low, high = (words.number(end, places) for end in (lost.low, lost.high))
     facts = {"configuration": worst.configuration, "lost_min": list(ends(lost))}
     yield line(
         "battery",
         code,
         {**facts, "hours": list(ends(worst.hours))},
         name=results.suite.label(worst.configuration),
-        minutes=words.rounded(abs(lost.mean)),
-        interval=words.limits(lost),
+        minutes=words.number(abs(lost.mean), places),
+        interval=f"{low} to {high}",
         hours=words.rounded(worst.hours.mean),
     )
 

@@ -250,7 +250,7 @@ def payback(
     """
     from analysis.money import costs
     from analysis.money.prices import price_changes
-    from analysis.report import answer, first_page, payback_text, render
+    from analysis.report import first_page, payback_text, render
     from analysis.stats.results import results as derive
 
     (folder,) = _unpack([suite or newest()])
@@ -260,7 +260,7 @@ def payback(
     changes = {**prices, **{name: value for name, value in habits.items() if value is not None}}
     results = replace(measured, suite=costs.assuming(measured.suite, changes))
     line = payback_text.money_line(results)
-    say(render.text(answer.banner(results.origin) + first_page.blocks((line,))))
+    say(render.text(first_page.origin_note(results.origin) + first_page.blocks((line,))))
     say("\n".join(payback_text.lines(results)))
     savings = tuple(costs.savings(results.suite, results.energy))
     assumptions = results.suite.assumptions

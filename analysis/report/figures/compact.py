@@ -51,7 +51,7 @@ def compact(svg: str) -> str:
         f"*{{stroke-linejoin:round;stroke-linecap:butt}}{rules}"
     )
     root.insert(0, sheet)
-    return ET.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
 
 
 def _shorten(parent: ET.Element, references: set[str]) -> None:

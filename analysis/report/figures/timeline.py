@@ -26,7 +26,7 @@ LINES = {
     "dram": ("#009E73", ":"),
 }
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
-POINTS = 500  # of a curve in a picture: more than the paper's width shows
+POINTS = 400  # of a curve in a picture: more than the paper's width shows
 FINE = 1000  # of a curve that can be zoomed
 AROUND_NS = 5_000_000_000  # before and after the run, to place the meter's own clock
 Curve = tuple[str, clocks.Floats, clocks.Floats]
