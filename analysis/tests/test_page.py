@@ -416,8 +416,9 @@ def test_a_trace_that_can_be_zoomed_holds_the_curves(derived: Results) -> None:
 
 
 def test_the_picture_of_a_long_curve_keeps_means_and_gaps() -> None:
-    seconds, watts = np.arange(2000.0), np.repeat(np.arange(500.0), 4)
-    assert timeline._coarser(("a", seconds, watts))[2].tolist() == list(range(500))
+    points = timeline.POINTS
+    seconds, watts = np.arange(4.0 * points), np.repeat(np.arange(float(points)), 4)
+    assert timeline._coarser(("a", seconds, watts))[2].tolist() == list(range(points))
     seconds[[10, 401]] = watts[[10, 401]] = np.nan
     _, coarse_s, coarse_w = timeline._coarser(("a", seconds, watts))
     assert np.flatnonzero(np.isnan(coarse_w)).tolist() == [3, 102]
