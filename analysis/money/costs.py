@@ -20,12 +20,11 @@ from analysis.stats.contrasts import counted, working
 from analysis.stats.family import terms_of
 from analysis.stats.stats import estimate
 from analysis.stats.summary import (
-    COMPONENTS,
     BlockValues,
     block_means,
     cell_means,
     compare_pairs,
-    first_component,
+    compared_component,
     joint_origin,
 )
 from analysis.suite import records
@@ -119,7 +118,7 @@ def _paybacks(
     suite: Suite, energy: pl.DataFrame, days: Sequence[Mapping[str, float]]
 ) -> list[Payback]:
     """Return the payback of each day's work that fits into a day, against each alternative."""
-    component = drive_component(suite, energy)
+    component = compared_component(suite, energy["component"])
     sides = _sides(energy, component)
     candidates = [
         _payback(suite, sides, component, against, runs)
@@ -168,14 +167,6 @@ def alternatives(suite: Suite) -> list[str]:
         name for name in suite.software if suite.disk_of(name) == suite.disk_of(suite.sed or "")
     ]
     return on_the_drive or suite.software
-
-
-def drive_component(suite: Suite, energy: pl.DataFrame) -> str:
-    """Return the component whose joules are saved.
-
-    A measured drive needs the whole system's: other components lack what the drive itself takes.
-    """
-    return SYSTEM if suite.sed else first_component(COMPONENTS, set(energy["component"]))
 
 
 def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:

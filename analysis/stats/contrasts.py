@@ -18,8 +18,9 @@ from analysis.stats.summary import (
     cell_means,
     compare_in_blocks,
     compare_pairs,
+    compared_component,
 )
-from analysis.suite.records import SYSTEM, Suite
+from analysis.suite.records import Suite
 from contract.estimates import ends
 from contract.plan import DeclaredComparison
 
@@ -88,8 +89,9 @@ def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
 
     They are not yet judged (`analysis.stats.family`).
     """
-    joules = by_block(energy, SYSTEM)
-    seconds = by_block(energy, SYSTEM, "duration_s")
+    component = compared_component(suite, energy["component"])
+    joules = by_block(energy, component)
+    seconds = by_block(energy, component, "duration_s")
     power_w = {
         cell: {block: j / s for block, j in values.items() if (s := seconds[cell].get(block))}
         for cell, values in joules.items()
@@ -224,6 +226,7 @@ def comparisons(
     A phase with unequal work is compared per unit of work even if the plan names no unit.
     """
     answers = []
+    component = compared_component(suite, energy["component"])
     for question in suite.plan.analysis.comparisons:
         names = [] if any(faults(suite, question)) else configurations_of(suite, question)
         sides = [(side.workload, side.phase) for side in (question.first, question.second)]
@@ -235,7 +238,7 @@ def comparisons(
         amount = pl.col(per) if per else 1.0
         asked = replace(question, per=per)
         for name in names:
-            on = energy.filter(configuration=name, component=SYSTEM)
+            on = energy.filter(configuration=name, component=component)
             first, second = (
                 block_means(
                     on.filter(workload=side.workload, phase=side.phase), pl.col("energy_j") / amount

@@ -14,7 +14,7 @@ from itertools import product
 
 import polars as pl
 
-from analysis.energy.energy import COUNTERS, PYRAPL
+from analysis.energy.energy import COUNTERS, PYRAPL, RAPL
 from analysis.stats.budget import Mean, instrument_error, joules_budget
 from analysis.stats.comparison import ANSWER_SHARE, Comparison, judge_comparisons
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts, counted
@@ -30,12 +30,13 @@ from analysis.stats.summary import (
     SummaryRow,
     base_of,
     compare_pairs,
+    compared_component,
     first_component,
     groups_of,
 )
 from analysis.stats.voids import energy_of_first_tries, void_configurations
 from analysis.suite import records
-from analysis.suite.records import SYSTEM, Suite
+from analysis.suite.records import Suite
 from instrumentation.accuracy import ErrorTerm, read_terms
 from instrumentation.sources.accuracy import rapl_terms
 
@@ -136,8 +137,10 @@ def _questions(
     events: Mapping[str, RareEvents],
 ) -> Iterator[tuple[_Name, _Question]]:
     """Yield all comparisons of a suite, not yet decided."""
-    terms = terms_of(suite, suite.reference_meter(SYSTEM) or "meter", SYSTEM)
-    means = {key[:2]: group.mean for key, group in groups.items() if key[3] == SYSTEM}
+    component = compared_component(suite, (key[3] for key in groups))
+    source = suite.reference_meter(component) or RAPL
+    terms = terms_of(suite, source, component)
+    means = {key[:2]: group.mean for key, group in groups.items() if key[3] == component}
     for contrast in over_all:
         if (c := contrast.comparison) is not None:
             pair = contrast.base, contrast.other

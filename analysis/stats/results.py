@@ -30,12 +30,12 @@ from analysis.stats.same_work import (
     work_notes,
 )
 from analysis.stats.stats import LEVEL
-from analysis.stats.summary import SummaryRow, compare_pairs
+from analysis.stats.summary import SummaryRow, compare_pairs, compared_component
 from analysis.stats.voids import void_tries
 from analysis.suite import bundle, manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
-from analysis.suite.records import SYSTEM, TAIL, Suite, SuiteError, worst_origin
+from analysis.suite.records import TAIL, Suite, SuiteError, worst_origin
 from analysis.suite.suite_folder import PLAN, read
 from contract import derived, files
 from contract.command_results import PhaseWork
@@ -359,7 +359,9 @@ def whole_joules(
 
     `weights` are numbers of runs by workload; blocks that lack one of them are left out.
     """
-    joules = by_block(results.energy, SYSTEM)
+    joules = by_block(
+        results.energy, compared_component(results.suite, results.energy["component"])
+    )
     for contrast in results.contrasts:
         sides = []
         for name in (contrast.base, contrast.other):

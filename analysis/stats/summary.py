@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
@@ -144,6 +144,14 @@ def other_channels(table: pl.DataFrame) -> list[str]:
 def first_component(order: Sequence[str], *sets: Collection[str]) -> str:
     """Return the first component that is in all sets, else the system."""
     return next((name for name in order if all(name in names for names in sets)), SYSTEM)
+
+
+def compared_component(suite: Suite, components: Iterable[str]) -> str:
+    """Return which of the components decides between configurations.
+
+    A self-encrypting drive needs the whole system's: other components lack what the drive takes.
+    """
+    return SYSTEM if suite.sed else first_component(COMPONENTS, set(components))
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
