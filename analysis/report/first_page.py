@@ -25,6 +25,7 @@ from analysis.stats.comparison import LEAST_EQUIVALENT, Comparison
 from analysis.stats.contrasts import Contrast, counted, scatter_shares
 from analysis.stats.drift_check import MOVED
 from analysis.stats.results import Results
+from analysis.stats.summary import compared_component
 from analysis.suite.incidents import IncidentLog
 from analysis.suite.records import SYNTHETIC, SYSTEM, Suite
 from contract.command_results import AnswerLine, AnswerTo
@@ -136,6 +137,9 @@ def _compare_with_base(results: Results, name: str) -> _Compared:
         planned = sum({(w, base), (w, name)} <= suite.planned for w in counted(suite))
         if len(contrast.workloads) < planned:
             scope = f"; {len(contrast.workloads)} of {planned} workloads"
+        component = compared_component(suite, results.energy["component"])
+        if component != SYSTEM:
+            scope += say("answer.cost.part", part=words.name_of(component))
     return _Compared(
         name,
         suite.label(name),
