@@ -20,7 +20,7 @@ from analysis.energy.uncertainty import TypeB, half_width
 from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
+from analysis.suite.records import MODELLED, SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples, rapl_table
 from contract.counts import Edge
 from contract.plan import SuitePlan
@@ -215,7 +215,9 @@ def energy_table(
         rows += _zone_rows(run, RAPL, "", counters[run.run_id])
         rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
-        ignores = any(mark.ignored for mark in marks if mark.source == meter.name)
+        seen = [not mark.ignored for mark in marks if mark.source == meter.name]
+        # A lab's load is what its busy host leaves to the guest, which may be nothing.
+        ignores = bool(seen) and not any(seen) and meter.origin != MODELLED
         rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name), ignores)
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): amounts for run in suite.runs for phase, amounts in _work(run)}
