@@ -215,9 +215,9 @@ def energy_table(
         rows += _zone_rows(run, RAPL, "", counters[run.run_id])
         rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
-        seen = [not mark.ignored for mark in marks if mark.source == meter.name]
+        responses = [not mark.ignored for mark in marks if mark.source == meter.name]
         # A lab's load is what its busy host leaves to the guest, which may be nothing.
-        ignores = bool(seen) and not any(seen) and meter.origin != MODELLED
+        ignores = bool(responses) and not any(responses) and meter.origin != MODELLED
         rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name), ignores)
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): amounts for run in suite.runs for phase, amounts in _work(run)}
