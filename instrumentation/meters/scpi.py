@@ -35,7 +35,7 @@ _Commands = Annotated[
 ]
 # A single query of something else than active power.
 _NO_POWER = re.compile(
-    r"(?i)(?:\b|:)(APP(?:ARENT)?|REAC(?:TIVE)?|VA|VAR|VOLT(?:AGE)?|CURR(?:ENT)?|FREQ(?:UENCY)?|URMS"
+    r"(?i)(?:\b|:)(APPARENT|APP|REAC(?:TIVE)?|VA|VAR|VOLT(?:AGE)?|CURR(?:ENT)?|FREQ(?:UENCY)?|URMS"
     r"|IRMS|PFAC(?:TOR)?|ENER(?:GY)?)(?=[:?\s])"
 )
 _Place = Annotated[int, Range(least=1, most=64)]

@@ -229,7 +229,7 @@ MISTAKES = (
     ("resume nowhere", 1, "nowhere cannot be used"),
     ("provision -i nowhere", 1, "The inventory nowhere was not found."),
     ("run --suite smoke -i nowhere", 1, "The inventory nowhere was not found."),
-    ("help reprot", 2, "Did you mean 'report'?"),
+    ("help repot", 2, "Did you mean 'report'?"),
     ("list suites", 2, "`fde --help` lists the commands and suites"),
     ("report /etc", 1, "/etc is not a suite: it has no plan.json."),
     ("report /etc/hostname", 1, "/etc/hostname cannot be read as a bundle"),
