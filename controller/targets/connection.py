@@ -178,16 +178,15 @@ ROOT_ENVIRONMENT = (
     *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 )
-BY_SUDO = ("sh", "-c", f'LC_ALL=C.UTF-8 {SUDO} -n -- "$@"; exit $?', "sh")
+SUDO_SCRIPT = f'LC_ALL=C.UTF-8 {SUDO} -n -- "$@"; exit $?'
+BY_SUDO = ("sh", "-c", SUDO_SCRIPT, "sh")
 # The password is the first line of the input, whether or not sudo asks for it; the command reads
 # the other lines. sudo calls the program printenv with its prompt, the name of the variable.
-WITH_PASSWORD = (
-    "sh",
-    "-c",
+PASSWORD_SCRIPT = (
     "IFS= read -r FDE_SUDO; export FDE_SUDO; SUDO_ASKPASS=$(command -v printenv) "
-    f'LC_ALL=C.UTF-8 {SUDO} -A -p FDE_SUDO -- "$@"; exit $?',
-    "sh",
+    f'LC_ALL=C.UTF-8 {SUDO} -A -p FDE_SUDO -- "$@"; exit $?'
 )
+WITH_PASSWORD = ("sh", "-c", PASSWORD_SCRIPT, "sh")
 PASSWORD_FIRST = (
     "bash",
     "-c",
