@@ -8,6 +8,7 @@ import json
 import os
 import secrets as random
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -125,6 +126,7 @@ def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
     remove_remains(base, say)
     say("preparing the file")
     inventory = _write_inventory(base, machine, options)
+    tempfile.tempdir = str(base)  # Ansible's files, too, go with the folder
     try:
         _play("site.yml", base, {"assets_kernel": str(base / "tree.tar.gz"), "assets_clip_s": 0})
         (target,) = playbook.resolve(inventory).targets
@@ -136,6 +138,7 @@ def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
     finally:
         with uninterrupted():
             remove_remains(base, say)
+        tempfile.tempdir = None
 
 
 def _write_inventory(base: Path, machine: Machine, options: Options) -> Path:
@@ -260,8 +263,9 @@ def remove_remains(base: Path, say: Say) -> None:
     shutil.rmtree(base, ignore_errors=True)
 
 
-# Other suites, notes and locks that are held stay.
+# Other suites, notes, locks that are held and checks that still run stay.
 REMOVE = f"""rm -rf -- "$@"
+for d in /run/fde-check.*; do readlink /proc/[0-9]*/cwd | grep -q "^$d/" || rm -rf "$d"; done
 for d; do systemctl reset-failed "fde-agent@${{d##*/}}.service" 2>/dev/null; done
 lock=/run/fde-testbed/agent.lock; [ ! -e $lock ] || flock --nonblock $lock rm $lock
 for d in {connection.SUITES} {Path(connection.SUITES).parent} /run/fde-testbed/secrets \\
