@@ -126,11 +126,11 @@ def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
     remove_remains(base, say)
     say("preparing the file")
     inventory = _write_inventory(base, machine, options)
-    tempfile.tempdir = str(base)  # Ansible's files, too, go with the folder
     try:
-        _play("site.yml", base, {"assets_kernel": str(base / "tree.tar.gz"), "assets_clip_s": 0})
-        (target,) = playbook.resolve(inventory).targets
-        return _run(base, target, machine, options, say, end_s=end_s)
+        with _temporary_files_in(base):
+            _play("site.yml", base, {"assets_kernel": f"{base}/tree.tar.gz", "assets_clip_s": 0})
+            (target,) = playbook.resolve(inventory).targets
+            return _run(base, target, machine, options, say, end_s=end_s)
     except ControllerError as error:
         if error.code == "agent-gave-up":  # its remedy is to resume, which `here` does not
             raise HereError("gave-up", reason=error.facts["reason"]) from error
@@ -138,6 +138,23 @@ def measure(base: Path, machine: Machine, options: Options, say: Say) -> Path:
     finally:
         with uninterrupted():
             remove_remains(base, say)
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Have temporary files of Ansible and ours in a folder, unless its path is long for a socket.
+
+    After a kill they are removed with it.
+    """
+    earlier = os.environ.get("TMPDIR")
+    if len(os.fsencode(folder)) <= playbook.MOST_FOLDER_BYTES:
+        os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None  # it is read again
+    try:
+        yield
+    finally:
+        os.environ.pop("TMPDIR", None)
+        os.environ |= {"TMPDIR": earlier} if earlier else {}
         tempfile.tempdir = None
 
 

@@ -35,7 +35,7 @@ ROLE_DEFAULTS = ANSIBLE / "roles" / "target_spec" / "defaults" / "main.yml"
 # Limit for each process of Ansible, which needs most of it for its modules.
 MOST_MEMORY_BYTES = 2 << 30
 # A socket's path has at most 107 bytes; our folder, Ansible's name and ssh's suffix take 44.
-_MOST_FOLDER_BYTES = 60
+MOST_FOLDER_BYTES = 60
 # Ansible's default paths of collections: inventories may need the user's plugins.
 _COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
@@ -102,7 +102,7 @@ def _short_folder() -> str:
     """Return a folder for temporary files whose path leaves room for the names of ssh's sockets."""
     usual = tempfile.gettempdir()
     folders = (usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/dev/shm")
-    short = (folder for folder in folders if 0 < len(os.fsencode(folder)) <= _MOST_FOLDER_BYTES)
+    short = (folder for folder in folders if 0 < len(os.fsencode(folder)) <= MOST_FOLDER_BYTES)
     return next((folder for folder in short if os.access(folder, os.W_OK | os.X_OK)), usual)
 
 
