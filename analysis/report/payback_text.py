@@ -168,7 +168,7 @@ def work(payback: Payback, assumptions: Assumptions) -> str:
     if a.hours_per_day is not None:
         one_by_one = "the declared duty" if a.duty else "all workloads in turn"
         what = f"“{words.name_of(name)}”" if name != PROFILE else one_by_one
-        return f"{words.exact(a.hours_per_day)} hours of {what} a day"
+        return f"{_hours(a.hours_per_day)} of {what} a day"
     runs = a.duty if name == PROFILE else {name: payback.runs_per_day}
     return f"{work_of(runs)} a day"
 
@@ -188,7 +188,7 @@ def declared_work(assumptions: Assumptions) -> str:
     a = assumptions
     duty = work_of(a.duty) if a.duty else ""
     if a.hours_per_day is not None:
-        return f"{words.exact(a.hours_per_day)} hours of {duty or 'all workloads in turn'}"
+        return f"{_hours(a.hours_per_day)} of {duty or 'all workloads in turn'}"
     return duty or f"{times(a.runs_per_day)} runs of one workload"
 
 
@@ -263,3 +263,7 @@ def _lacking(results: Results) -> str:
     if suite.sed is None and suite.baseline is None:
         return "the plan has neither a self-encrypting drive nor a disk without encryption"
     return "no block has the whole system's energy with and without it"
+
+
+def _hours(hours: float) -> str:
+    return "1 hour" if hours == 1 else f"{words.exact(hours)} hours"
