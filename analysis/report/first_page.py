@@ -159,7 +159,7 @@ def _lacking(results: Results, base: str | None, name: str) -> tuple[str, str]:
     if base is None:
         return "no-baseline", "the plan has no configuration without encryption"
     components = set(results.summary["component"])
-    if SYSTEM not in components:
+    if compared_component(suite, components) not in components:
         rapl = ", and RAPL does not count disks" * bool({"package", "package-0"} & components)
         return "no-meter", f"no meter saw the whole system{rapl}"
     measured = {run.configuration for run in suite.compared_runs}
