@@ -84,7 +84,7 @@ class Target:
             target.packages,
             target.quiet.governor is not None or target.quiet.turbo is not None,
             tuple(s.name for s in stacks if str(s.settings.get("cipher")).startswith("aes-hctr2")),
-            all(disk.file for disk in target.disks.values()),
+            bool(target.disks) and all(disk.file for disk in target.disks.values()),
         )
 
 

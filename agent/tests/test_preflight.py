@@ -13,7 +13,7 @@ import pytest
 
 from agent import preflight
 from agent.preflight import Target
-from contract.plan import parse_target
+from contract.plan import Disk, parse_target
 from controller.tests import examples
 
 TARGET_JSON = json.dumps(
@@ -144,3 +144,17 @@ def test_the_facts_of_this_machine_are_gathered(tmp_path: Path) -> None:
     assert set(answer["facts"]) == set(vars(TRIXIE))
     assert answer["facts"]["sed_transport"] == ""
     assert isinstance(answer["refusals"], list)
+
+
+@pytest.mark.parametrize(
+    ("disks", "is_only_files"),
+    [({}, False), ({"plain": "/var/tmp/fde.disk"}, True), ({"plain": "/a", "sed": None}, False)],
+)
+def test_only_a_target_whose_disks_are_all_files_needs_no_more_than_storage(
+    disks: dict[str, str | None], is_only_files: bool
+) -> None:
+    target = parse_target(json.loads(TARGET_JSON), Path("target.json"))
+    described = {
+        role: Disk(role, f"/dev/{role}", role, 1, file=file) for role, file in disks.items()
+    }
+    assert Target.from_target(replace(target, disks=described)).only_files is is_only_files
