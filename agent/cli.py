@@ -86,7 +86,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="JSON",
         help="role to fingerprint as check prints them: refuse a disk that changed since",
     )
-
     about = "revert the self-encrypting disk, remove our partitions"
     teardown = _command(commands, "teardown", about, parents=[storage])
     teardown.add_argument(

@@ -205,7 +205,7 @@ def remove(disk: Disk) -> bool:
     somebody else put in its place stays. Raises FileDiskError, CommandError.
     """
     link = Path(disk.by_id)
-    # By the link as well: the path of a deleted file is none any more.
+    # The kernel appends to the path of a deleted file, so that only our link leads to its loop.
     names = {name for name in (find_loop(disk), _linked_loop(disk)) if name}
     for name in names:
         with suppress(OSError):  # the host's disk may be full or gone

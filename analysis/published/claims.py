@@ -183,7 +183,7 @@ class Claim:
     def finding(self, findings: Sequence[Finding]) -> Finding:
         """Return the finding from those of its ratios, as far as a suite has them.
 
-        One ratio contradicts a claim, only all of them support it; of a share, so many.
+        A single ratio can contradict a claim. Support needs all of them, or the declared share.
         """
         if findings.count("contradicted") > len(self.ratios) - self.needed:
             return "contradicted"
@@ -199,7 +199,7 @@ class Claim:
 class DecidedRatio:
     """A suite's result on a claimed ratio; the finding is by `interval`.
 
-    With conditions that `differ` from the paper's it is not comparable, whatever the finding.
+    It is not comparable if any conditions `differ` from the paper's.
     """
 
     claimed: ClaimedRatio

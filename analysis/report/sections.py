@@ -58,7 +58,7 @@ class Report:
         )
 
     def head(self) -> Blocks:
-        """Return the first screen: answers beside their picture, trust, next step, table."""
+        """Return the first screen: answers with a picture, trust, the next step and a table."""
         results = self.results
         # Commands name the folder without its place on this machine.
         folder, cwd = results.suite.folder.resolve(), Path.cwd()

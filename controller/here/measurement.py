@@ -45,7 +45,6 @@ SHORT_MINUTES, LEAST_BLOCKS = 6.0, 4
 EXTENT_BYTES = {None: 2048 * MIB, "lab": 640 * MIB}
 HEADROOM_BYTES = DATA_OFFSET_BYTES + 2 * MIB
 ASSETS = "/usr/share/fde-testbed"
-SETTLE_S = 30.0  # for the agent to stop
 
 THIS_MACHINE = TargetDocument(TARGET_FORMAT, {}, 0, Filesystem("ext4", (), ""), ())
 
@@ -256,7 +255,7 @@ def _session(base: Path, plans: plan_folders.Options, target: TargetDocument, sa
 
 
 def remove_remains(base: Path, say: Say) -> None:
-    """Remove all that a `fde here` made on this machine, also one that was killed.
+    """Remove everything that `fde here` made on this machine, even if it was killed.
 
     Raises HereError if that fails; what is needed for the next attempt stays.
     """

@@ -156,7 +156,7 @@ def _kernel_has(module: str) -> bool:
 
 
 def describe(machine: Machine, minutes: float, size_bytes: int) -> Iterator[str]:
-    """Yield lines on what will be measured, for how long, and what limits the answer."""
+    """Yield lines that announce the measurement, its duration and its limits."""
     power = "on battery" if machine.on_battery else "on mains"
     yield f"machine   {machine.name}, {machine.system}, Linux {machine.kernel}, {power}"
     yield f"energy    {', '.join(SOURCES[name] for name in machine.sources)}"

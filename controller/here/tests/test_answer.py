@@ -10,6 +10,7 @@ import pytest
 from agent.storage.backing import Backing
 from analysis.stats.results import results
 from controller.here.answer import OVERALL, WIDTH, answer
+from controller.here.survey import NO_METER, limits
 from controller.here.tests.test_survey import MACHINE
 from validation.synthetic.suite import Options, write_suite
 
@@ -46,3 +47,4 @@ def test_a_limit_of_the_machine_is_a_line(suite: Path) -> None:
     encrypted = replace(MACHINE, storage=Backing("ext4", ("dm-crypt", "disk")))
     lines = answer(suite, suite / "report.html", encrypted).lines
     assert any("second layer" in line for line in lines)
+    assert max(map(len, (NO_METER, *limits(encrypted)))) <= WIDTH
