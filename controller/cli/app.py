@@ -228,8 +228,9 @@ def guarded(work: Callable[[], int | bool | None], request: Request | None = Non
         failure = _failure(error)
         if request and request.json and exports.SHOWN not in getattr(error, "__notes__", ()):
             show_document(Failure(False, failure.problems))
-    if str(failure):
-        complain(str(failure))
+    for problem in failure.problems:
+        if str(problem):
+            complain(str(problem))
     return failure.exit_status
 
 

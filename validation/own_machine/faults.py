@@ -21,6 +21,7 @@ DRIVE = "/dev/nvme0n1"
 KEPT = rf"{HOME}/(\.local|\.ansible|fde-suites)/|{SUDO}|{SUDOERS}"
 MOMENT_LIMIT_S, END_LIMIT_S = 300.0, 1200.0
 LEAST_MINUTES = 2
+FULL_S = 90.0  # longer than a run
 PREPARING = "preparing the file"
 INTERRUPT = b"\x03"
 
@@ -182,6 +183,13 @@ def root(script: str) -> Callable[[Attempt], object]:
     return lambda attempt: attempt.machine.root(script.replace("DISK", attempt.file))
 
 
+def fill(attempt: Attempt) -> None:
+    """Fill the machine's disk, and interrupt the command, which then waits for room."""
+    attempt.machine.root(FILL)
+    time.sleep(FULL_S)
+    interrupt(attempt)
+
+
 def cut_power(attempt: Attempt) -> None:
     """Take the power away, and give it back."""
     attempt.machine.cut_power()
@@ -216,7 +224,7 @@ def faults() -> Iterator[Fault]:
         yield Fault(f"kill-{name}", root(KILL_ALL), moment)
     for name in ("attached", "crypt"):
         yield Fault(f"power-{name}", cut_power, moments[name])
-    yield Fault("disk-full", root(FILL), MOUNTED, relief="rm -f /var/fill /var/rest")
+    yield Fault("disk-full", fill, MOUNTED, relief="rm -f /var/fill /var/rest")
     yield Fault("file-deleted", root("rm DISK"), MOUNTED)
     remove = "rm -f /var/tmp/fde-here.disk"
     yield Fault("file-replaced", root(REPLACE), MOUNTED, after=remove, stays=True)

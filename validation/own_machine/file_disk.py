@@ -22,19 +22,19 @@ for variables in inventory["targets"]["hosts"].values():
         file = {{"file": "{FOLDER}/fde.disk", "size_bytes": {FILE_BYTES}}}
         variables["fde_disks"] = {{"plain": file}}
 path.write_text(yaml.safe_dump(inventory))' """
+OVER_ALL = "over all"
 RUN = "fde run --suite here --scale lab --blocks {blocks} -c plain,dmcrypt-aes256"
 
-# In the environment of `fde`: the changes of energy by workload in the newest suite.
-COSTS = """python - "$(ls -td ~/fde-suites/*/ | head -1)" <<'END'
+# In the environment of `fde`: the changes of energy by workload and over all in the newest suite.
+COSTS = f"""python - "$(ls -td ~/fde-suites/*/ | head -1)" <<'END'
 import json, sys
 from pathlib import Path
+import fde_testbed
 from analysis.stats.results import results
 family = results(Path(sys.argv[1])).family
-print(json.dumps([
-    (workload, pair.ratio, pair.low, pair.high)
-    for (workload, configuration, _, component), pair in family.versus.items()
-    if component == family.component
-]))
+pairs = {{key[0]: pair for key, pair in family.versus.items() if key[3] == family.component}}
+pairs["{OVER_ALL}"] = family.contrasts[0].comparison
+print(json.dumps({{name: (pair.ratio, pair.low, pair.high) for name, pair in pairs.items()}}))
 END
 """
 
@@ -51,9 +51,9 @@ class Cost:
         """Return it in percent."""
         return f"{self.ratio - 1:+.1%} [{self.low - 1:+.1%}, {self.high - 1:+.1%}]"
 
-    def agrees(self, other: Cost) -> bool:
-        """Return whether each one's figure is within the other's interval."""
-        return self.low <= other.ratio <= self.high and other.low <= self.ratio <= other.high
+    def has(self, other: Cost) -> bool:
+        """Return whether the other's figure is within this one's interval."""
+        return self.low <= other.ratio <= self.high
 
 
 def compare(machine: OwnMachine, blocks: int) -> dict[str, tuple[Cost, Cost]]:
@@ -82,7 +82,7 @@ def _measure(machine: OwnMachine, inventory: str, confirmed: str, blocks: int) -
     run = RUN.format(blocks=blocks)
     steps = f"fde provision {confirmed} && {run} && fde teardown"
     _type(machine, f"export FDE_INVENTORY={inventory}; {steps}")
-    return {name: Cost(*figures) for name, *figures in json.loads(_type(machine, COSTS))}
+    return {name: Cost(*figures) for name, figures in json.loads(_type(machine, COSTS)).items()}
 
 
 def _type(machine: OwnMachine, line: str) -> str:

@@ -290,6 +290,14 @@ def test_exceptions_become_one_sentence_and_a_status(
     assert message in captured and captured.count("\n") == 1
 
 
+def test_each_of_several_problems_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> int:
+        raise ControllerError("one is wrong", "another is wrong")
+
+    assert guarded(fail) == 1
+    assert capsys.readouterr().err == "fde: one is wrong\nfde: another is wrong\n"
+
+
 def _published(command: str) -> Any:
     return json.loads((places.SCHEMAS / f"fde-{command}.json").read_text(encoding="utf-8"))
 
