@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from contract import strict_json
 from contract.errors import LabError
@@ -134,15 +134,18 @@ class Process:
         stat = _stat(pid)
         if stat is None:
             raise ProcessLookupError(pid)
-        return cls(name, pid, stat[1], boot_id())
+        return cls(name, pid, stat.start_ticks, boot_id())
 
     def alive(self) -> bool:
-        """Return whether this very process still runs; a zombie does not."""
+        """Return whether this very process still runs; a zombie does not.
+
+        While other threads than the first still end, they hold the process's file locks.
+        """
         stat = _stat(self.pid)
         return (
             stat is not None
-            and stat[0] not in "ZX"
-            and stat[1] == self.start_ticks
+            and (stat.state not in "ZX" or stat.threads > 1)
+            and stat.start_ticks == self.start_ticks
             and boot_id() == self.boot_id
         )
 
@@ -196,11 +199,19 @@ def write_started(layout: Layout, started: Started) -> None:
     write_json(layout.processes, asdict(started))
 
 
-def _stat(pid: int) -> tuple[str, int] | None:
-    """Return the state letter and start time of a process, None if it is gone."""
+class _Stat(NamedTuple):
+    """Fields 3, 20 and 22 of /proc/PID/stat."""
+
+    state: str
+    threads: int
+    start_ticks: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """Return the state of a process, None if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may contain blanks and brackets
-    return fields[0], int(fields[19])
+    return _Stat(fields[0], int(fields[17]), int(fields[19]))

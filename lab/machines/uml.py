@@ -25,7 +25,7 @@ from lab.launcher import Launcher, tail, wait_for
 from lab.machines import kernel
 from lab.machines.base import OVERLAY, Guest
 from lab.network import GUEST_ADDRESS, WIRES, Network
-from lab.state import GuestState, Running, cache_dir
+from lab.state import GuestState, Process, Running, cache_dir
 
 MEMORY_MIB = 2048
 TAP_DEVICE = Path("/dev/net/tun")
@@ -109,8 +109,9 @@ class Uml:
     def reset(self, launcher: Launcher, guest: GuestState) -> Running:
         """Kill the guest and start it again."""
         with contextlib.suppress(ProcessLookupError):
+            kernel_process = Process.from_pid("guest", guest["pid"])
             os.kill(guest["pid"], signal.SIGKILL)
-        wait_for(lambda: not Path(f"/proc/{guest['pid']}/exe").exists(), DEATH_LIMIT_S)
+            wait_for(lambda: not kernel_process.alive(), DEATH_LIMIT_S)
         return self.start(launcher, guest["command"])
 
     def set_network(self, _guest: GuestState, network: Network, *, up: bool) -> None:

@@ -102,6 +102,19 @@ def test_down_kills_a_process_that_ignores_sigterm(
     assert lifecycle.down(layout) == []
 
 
+def test_a_process_whose_first_thread_ended_is_alive(layout: Layout) -> None:
+    ended = "ctypes.CDLL(None).syscall(60, 0)"  # exit(2), of this thread only
+    program = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,))"
+    child = Launcher(layout).start("guest", [sys.executable, "-c", f"{program}.start(); {ended}"])
+    (process,) = read_started(layout).processes
+    state = Path(f"/proc/{child.pid}/status")
+    _until(lambda: "zombie" in state.read_text(encoding="utf-8"))
+    assert process.alive()
+    child.kill()
+    _until(lambda: not process.alive())
+    assert child.wait() == -signal.SIGKILL
+
+
 def test_all_labs_below_a_directory_are_stopped(layout: Layout) -> None:
     places = [layout.directory, layout.directory / "first", layout.directory / "second"]
     started = []
