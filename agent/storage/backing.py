@@ -11,28 +11,6 @@ from agent.storage.devices import BLOCK
 from agent.storage.uses import Mount
 from contract import system_text
 
-# File systems in memory, of other machines or of several layers: a file there is no disk.
-UNFIT = frozenset(
-    {
-        "9p",
-        "afs",
-        "ceph",
-        "cifs",
-        "ecryptfs",
-        "fuse",
-        "hostfs",
-        "nfs",
-        "nfs4",
-        "overlay",
-        "ramfs",
-        "smb3",
-        "squashfs",
-        "tmpfs",
-        "virtiofs",
-        "vboxsf",
-        "zfs",
-    }
-)
 COPIES_ON_WRITE = ("btrfs",)
 # Prefixes of device-mapper's UUIDs, by what made the mapping.
 _MAPPERS = {"CRYPT-": "dm-crypt", "LVM-": "LVM", "mpath-": "multipath", "DMRAID-": "RAID"}
@@ -108,10 +86,15 @@ def _layer(name: str, has_lower: bool) -> str:
 
 
 def unfit(folder: Path) -> str | None:
-    """Return the type of a file system on which no disk can be measured; None if one can."""
+    """Return the type of a file system on which no disk can be measured; None if one can.
+
+    Those in memory, of other machines and of several layers are without a block device.
+    """
     mount = _mount_of(folder)
+    types = system_text.read(Path("/proc/filesystems")).splitlines()
+    without_device = {name for flag, _, name in (line.partition("\t") for line in types) if flag}
     kind = mount.kind.partition(".")[0]
-    return mount.kind if kind in UNFIT or uses.is_remote(mount) else None
+    return mount.kind if kind in without_device or uses.is_remote(mount) else None
 
 
 def free_bytes(folder: Path) -> int:
