@@ -214,7 +214,9 @@ class Suite:
             self._set_aside(run.run_id)
             self._attempt(run, stack, bench)
             if self.history.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
-                raise AgentError("too-many-void", runs=self.history.void_in_a_row)
+                runs, entries = self.history.void_in_a_row, reversed(self.journal.entries)
+                reason = next(entry.detail for entry in entries if entry.state in journal.CLOSED)
+                raise AgentError("too-many-void", runs=runs, reason=reason)
 
     def require_within_limits(self) -> None:
         """Raise AgentError where a disk has written, or would, more than it may in its life."""

@@ -193,3 +193,4 @@ def test_five_void_runs_in_a_row_stop_the_suite_across_restarts(
     ended = entries(one_block)[-1]
     assert ended.state == "suite-failed"
     assert "5 runs in a row were void" in ended.detail
+    assert "The disk is gone" in ended.detail

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from contract.places import MOUNT_POINT
@@ -228,7 +228,8 @@ def faults() -> Iterator[Fault]:
     yield Fault("file-deleted", root("rm DISK"), MOUNTED)
     remove = "rm -f /var/tmp/fde-here.disk"
     yield Fault("file-replaced", root(REPLACE), MOUNTED, after=remove, stays=True)
-    yield own_folder("ext4", "unmounted", root(f"umount -l {FOLDER}"), MOUNTED)
+    unmounted = own_folder("ext4", "unmounted", root(f"umount -l {FOLDER}"), MOUNTED)
+    yield replace(unmounted, relief=f"mount {DRIVE} {FOLDER}")
     yield Fault("loops-used", interrupt, MOUNTED, before=USE_LOOPS, after=FREE_LOOPS)
     yield Fault("second-at-once", second, MOUNTED)
     for name in FILE_SYSTEMS:
