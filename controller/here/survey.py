@@ -23,6 +23,7 @@ from contract.errors import ControllerError
 from contract.measured_command import Origin
 from contract.problem import wordings_of
 from instrumentation.sources import registry
+from workloads.children.kernel_ciphers import driver
 
 MODULES = {"loop": "loop", "dm_crypt": "dm-crypt"}
 POWER = Path("/sys/class/power_supply")
@@ -50,7 +51,8 @@ class Machine:
 
     `missing_packages` are Debian's names of what storage needs; `can_install` whether they can be
     installed here. `left_out` are entries of the suite, with the programs that they lack.
-    `default_cipher` is cryptsetup's own, None without cryptsetup.
+    `default_cipher` is cryptsetup's own, None without cryptsetup. `aes_driver` is the kernel's for
+    AES in XTS, empty if none is loaded.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Machine:
     folder: Path
     storage: Backing
     free_bytes: int
+    aes_driver: str
     has_aes: bool
     busy_share: float
     missing_packages: tuple[str, ...]
@@ -91,6 +94,7 @@ def survey(folder: Path) -> Machine:
         folder=folder,
         storage=backing.describe(folder),
         free_bytes=backing.free_bytes(folder),
+        aes_driver=driver("xts(aes)", system_text.read(Path("/proc/crypto"))),
         has_aes=bool(re.search(r"^flags\s*:.*\baes\b", _cpuinfo(), re.MULTILINE)),
         busy_share=os.getloadavg()[0] / (os.cpu_count() or 1),
         missing_packages=tuple(sorted(STORAGE_PROGRAMS[program] for program in missing)),
@@ -164,8 +168,9 @@ def describe(machine: Machine, minutes: float, size_bytes: int) -> Iterator[str]
     kind = machine.storage.filesystem
     free = f"{machine.free_bytes / 2**30:.1f} GiB free"
     yield f"storage   {machine.folder} is {kind} on {below}; {free}"
-    aes = "has" if machine.has_aes else "has no"
-    yield f"cipher    AES-XTS with 128 and 256 bits; the processor {aes} AES instructions"
+    aes = "with" if machine.has_aes else "without"
+    by = machine.aes_driver or "a driver not loaded yet"
+    yield f"cipher    AES-XTS by {by}; processor {aes} AES instructions"
     file = f"a file of {size_bytes // MIB} MiB in {machine.folder}"
     yield f"plan      {file}, with and without dm-crypt, for about {minutes:g} minutes"
     if machine.missing_packages:

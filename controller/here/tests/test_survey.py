@@ -25,6 +25,7 @@ MACHINE = Machine(
     folder=Path("/var/tmp"),
     storage=Backing("ext4", ("disk",)),
     free_bytes=2**36,
+    aes_driver="xts-aes-aesni",
     has_aes=True,
     busy_share=0.0,
     missing_packages=(),
@@ -97,6 +98,12 @@ def test_a_circumstance_is_a_line(change: dict[str, object], words: str) -> None
         return "\n".join(survey.limits(machine))
 
     assert words not in lines(MACHINE) and words in lines(replace(MACHINE, **change))  # type: ignore[arg-type]
+
+
+def test_the_drivers_of_the_kernel_are_announced_in_80_columns() -> None:
+    announced = [*survey.describe(replace(MACHINE, aes_driver="xts-aes-vaes-avx512"), 10, 2**31)]
+    assert any("xts-aes-vaes-avx512" in text for text in announced)
+    assert max(map(len, announced)) <= 80
 
 
 def test_a_battery_alone_is_too_coarse() -> None:
