@@ -23,9 +23,9 @@ from urllib.parse import quote
 from contract import schema
 from contract.schema import Range, Text
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.json_paths import Places, value_at
-from instrumentation.meters.neighbours import require_agreement, time_stamps, unit_of
+from instrumentation.meters.json_paths import Places, power_unit_w, require_agreement, value_at
 from instrumentation.meters.networked import (
+    AGE_UNKNOWN,
     AVERAGING_UNKNOWN,
     ENERGY_UNITS,
     ONLY_CHANNEL,
@@ -35,6 +35,7 @@ from instrumentation.meters.networked import (
     Reading,
     document,
 )
+from instrumentation.meters.units import ENERGY, POWER, stated_by
 from instrumentation.ports import SECRET_QUERY
 
 _EXAMPLE = (
@@ -49,40 +50,6 @@ _NO_METERS = (
         "/api/v1/query",
         "a query returns the last scraped value even of a dead exporter",
     ),
-)
-# Units that the name of a figure states, in W; a text for what is no power of a moment.
-_NAMED_UNITS: tuple[tuple[re.Pattern[str], float | str], ...] = (
-    (
-        re.compile(
-            r"(?i:joules?|watt_?(?:hour|second)s?)|(?:^|_)[jJ]$|(?:^|_|[a-z])[kMm]?[Ww][hs]$"
-            r"|(?i:energy(?!.*(?:power|rate|watt)|_?(?:meter|monitor)))"
-        ),
-        "an energy",
-    ),
-    (
-        re.compile(r"(?i)^(?!.*(?:power|instant)).*demand|today|yesterday|hourly|daily|monthly"),
-        "a longer time",
-    ),
-    (
-        re.compile(
-            r"(?i:apparent|reactive|power_?factor|percent)|(?:^|_)(?i:va|var|pct)$|ups\.load"
-        ),
-        "no active power",
-    ),
-    (
-        re.compile(
-            r"(?i:nominal|capacity|limit|peak)|(?:^|_)rated|(?:^|_)(?:max|min)(?:_|$|[A-Z])|M(?:ax|in)$"
-        ),
-        "a limit or an extreme",
-    ),
-    (re.compile(r"(?i:milli_?watts?)$|(?:^|_)mw$|mW$"), 1e-3),
-    (re.compile(r"(?i:kilo_?watts?)$|(?:^|_)kw$|kW$"), 1e3),
-)
-# Of energies, in J.
-_NAMED_ENERGIES = (
-    (re.compile(r"(?i:kilo_?watt_?hours?)$|(?:^|_|[a-z])[kK][wW]h$"), 3.6e6),
-    (re.compile(r"(?:^|_)(?i:watt_?hours?|wh)$|[a-z]Wh$"), 3600.0),
-    (re.compile(r"(?:^|_)(?i:joules?|j|ws)$"), 1.0),
 )
 _Pointer = Annotated[
     str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
@@ -126,17 +93,19 @@ class Settings(NetworkSettings):
 
     `profile` is the sort of device, `id` the number of a Shelly's switch or meter, `entity` the
     sensor of Home Assistant. The generic profile has `path`, the part behind its address, and
-    `power`, `energy`, `stamp` and `unit` (a text: mW, W or kW) as JSON Pointers, for several
-    channels `{channel: pointer}`; `""` is the whole document. It must declare units and
-    `averaged_s`; readings of Home Assistant are flagged without the latter. With `counter: false`
-    the meter's energy counter is not read. `ca_file` contains the certificates of the authorities
-    to trust with TLS, or that of the device.
+    `power`, `energy`, `stamp`, `valid` and `unit` (a text: mW, W or kW) as JSON Pointers, for
+    several channels `{channel: pointer}`; `""` is the whole document. It must declare units and
+    `averaged_s`; readings of Home Assistant are flagged without the latter, those of the generic
+    profile without `stamp`, as a new one cannot be distinguished from an old one. With
+    `counter: false` the meter's energy counter is not read. `ca_file` contains the certificates of
+    the authorities to trust with TLS, or that of the device.
     """
 
     profile: str
     power: _Pointers | None = None
     energy: _Pointers | None = None
     stamp: _Pointer | None = None
+    valid: _Pointer | None = None
     unit: _Pointer = ""
     counter: bool = True
     ca_file: str = ""
@@ -175,12 +144,14 @@ class Settings(NetworkSettings):
             raise ValueError(f"{self.profile} needs {missing}{f', as in {_EXAMPLE}' * generic}")
         if self.energy is not None and self.energy_unit_j is None:
             raise ValueError(f"energy {ENERGY_UNITS}")
-        if not generic and any((self.path, self.power, self.energy, self.stamp, self.unit)):
-            raise ValueError("path, power, energy, stamp and unit belong to the profile generic")
+        described = self.path, self.power, self.energy, self.stamp, self.valid, self.unit
+        if not generic and any(described):
+            names = "path, power, energy, stamp, valid and unit"
+            raise ValueError(f"{names} belong to the profile generic")
         for pointer in _by_channel(self.power).values():
-            _require_unit(pointer, self.power_unit_w)
+            _require_unit(pointer, POWER, self.power_unit_w, "power_unit_w")
         for pointer in _by_channel(self.energy).values():
-            _require_energy_unit(pointer, self.energy_unit_j)
+            _require_unit(pointer, ENERGY, self.energy_unit_j, "energy_unit_j")
 
     @property
     def device(self) -> Profile:
@@ -193,7 +164,8 @@ class Settings(NetworkSettings):
                 self.energy_unit_j or 1.0,  # or without a counter
                 () if self.stamp is None else (self.stamp,),
             )
-            return Profile(self.path, places, unit=self.unit)
+            valid = {} if self.valid is None else dict.fromkeys(places.power, self.valid)
+            return Profile(self.path, places, valid, self.unit)
         device = PROFILES[self.profile]
         entity = quote(self.entity, safe="")
         return replace(device, path=device.path.format(id=self.id, entity=entity))
@@ -203,31 +175,20 @@ def _by_channel(pointers: _Pointers | None) -> Mapping[str, str]:
     return {ONLY_CHANNEL: pointers} if isinstance(pointers, str) else pointers or {}
 
 
-def _require_energy_unit(pointer: str, unit_j: float | None) -> None:
-    """Raise ValueError if a counter's name states another unit than `unit_j`."""
-    name = pointer.rpartition("/")[2]
-    named_j = next((unit for pattern, unit in _NAMED_ENERGIES if pattern.search(name)), unit_j)
-    if named_j != unit_j:
-        raise ValueError(f"the name {name} states units of {named_j:.10g} J: correct energy_unit_j")
-
-
-def _require_unit(pointer: str, unit_w: float | None) -> None:
-    """Raise ValueError if a name states something else than a power, or than `unit_w`."""
+def _require_unit(pointer: str, quantity: str, size: float | None, setting: str) -> None:
+    """Raise ValueError if the name of a figure states another quantity, or another unit."""
     names = [name for name in pointer.split("/")[-2:] if not name.isdecimal()]
-    name = names[-1] if names else ""
+    name = "".join(names[-1:])
     if len(names) > 1 and re.fullmatch(r"(?i)total|sum|value|now|state|current", name):
-        name = names[0]
-    word = re.sub(r"(?i)_?total$", "", name)
-    for pattern, named_w in _NAMED_UNITS:
-        if not pattern.search(word):
-            continue
-        if isinstance(named_w, str):
-            raise ValueError(f"power is named {name}, which states {named_w}: name a power")
-        if unit_w and named_w != unit_w:
-            raise ValueError(
-                f"power is read in units of {unit_w:g} W, and the name {name} states "
-                f"{named_w:g} W: correct power_unit_w"
-            )
+        name = names[0]  # the object is named by its quantity
+    unit = stated_by(name)
+    if unit is None or (quantity == ENERGY and unit.quantity != ENERGY and not unit.size):
+        return
+    if unit.quantity != quantity:
+        raise ValueError(f"{quantity} is at {pointer}, which states {unit.quantity}: name another")
+    if size and unit.size and unit.size != size:
+        stated = f"{pointer} states units of {unit.size:.10g}, not {size:g}"
+        raise ValueError(f"{stated}: correct {setting}")
 
 
 class HttpMeter(Networked):
@@ -253,7 +214,9 @@ class HttpMeter(Networked):
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
         if self._device.entity and self.settings.averaged_s is None:
-            self._always_flags = AVERAGING_UNKNOWN
+            self._always_flags |= AVERAGING_UNKNOWN
+        if self.settings.profile == "generic" and self.settings.stamp is None:
+            self._always_flags |= AGE_UNKNOWN
 
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
@@ -264,18 +227,11 @@ class HttpMeter(Networked):
                 raise AnswerError("no-data", f"the meter calls its reading of {key} not valid")
         places = device.places
         if device.unit:
-            places = replace(places, power_unit_w=unit_of(value_at(content, device.unit)))
-        settings = self.settings
-        if settings.profile == "generic":
-            refresh_s = settings.refresh_s or self.period_s
+            places = replace(places, power_unit_w=power_unit_w(value_at(content, device.unit)))
+        if self.settings.profile == "generic":
             for key in self.channels:
-                pointer = places.power[key]
-                require_agreement(content, pointer, places.power_unit_w, refresh_s)
-        reading = places.reading(content, self.channels, counter=self.has_energy)
-        if settings.profile != "generic" or settings.stamp is not None:
-            return reading
-        marks = (mark for key in self.channels for mark in time_stamps(content, places.power[key]))
-        return replace(reading, age_marks=tuple(dict.fromkeys(marks)))
+                require_agreement(content, places.power[key], places.power_unit_w)
+        return places.reading(content, self.channels, counter=self.has_energy)
 
 
 def status_error(label: str, secret_file: str, path: str) -> AnswerError:

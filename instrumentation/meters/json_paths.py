@@ -11,15 +11,17 @@ from typing import Any
 
 from instrumentation.meters.networked import DEVICE_ERROR, OFF, AnswerError, Reading, number
 from instrumentation.meters.rows import DIRECT_V, OVER_RANGE, Product
+from instrumentation.meters.units import POWER, stated_by, unit_of
 
 _METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
 _OUTPUTS = ("output", "relay", "ison")
 _ANOTHER_UNIT = 100.0
-# Names beside a power of the voltage and the current that make it; `current_power` is none.
-_KIND = r"(?:(?:active|act|ac|dc|rms|line|mains|input)[_ ]?)?"
-_VOLTAGE = re.compile(rf"(?i:{_KIND}volt(?:age|s)?(?:_(?P<milli>m)?v)?|[uv])")
-_CURRENT = re.compile(rf"(?i:{_KIND}(?:current|amp(?:ere)?s?)(?:_(?P<milli>m)?a)?|i)")
+_OF_PHASE = re.compile(r"[A-Za-z]\d?_")
+_LETTERS = {"voltage": ("u", "v"), "current": ("i",)}
+
+_NUMBER_AND_UNIT = re.compile(r"\s*([-+]?\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
+_UNIT_KEYS = {"unit", "units", "uom", "unit_of_measurement"}
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,14 @@ class Places:
         beside = value_at(document, parent_of(self.power[key]))
         names = list(beside) if isinstance(beside, Mapping) else []
         values, units = [value_at(document, self.power[key])], [self.power_unit_w]
-        for pointers, pattern in ((self.voltages, _VOLTAGE), (self.currents, _CURRENT)):
-            matches = [match for name in names if (match := pattern.fullmatch(name))]
+        for pointers, quantity in ((self.voltages, "voltage"), (self.currents, "current")):
+            sizes = {n: size for n in names if (size := _unit_beside(n, quantity))}
             if key in pointers:
                 values.append(value_at(document, pointers[key]))
                 units.append(1.0)
-            elif len(matches) == 1:
-                values.append(beside[matches[0][0]])
-                units.append(1e-3 if matches[0]["milli"] else 1.0)
+            elif len(sizes) == 1:
+                values += [beside[name] for name in sizes]
+                units += sizes.values()
             else:
                 return None
         try:
@@ -130,6 +132,14 @@ class Places:
                 yield from map(str, value if isinstance(value, list) else [value])
 
 
+def _unit_beside(name: str, quantity: str) -> float | None:
+    """Return the size of one unit of a voltage or current of this name; None if it is neither."""
+    if name.lower() in _LETTERS[quantity]:
+        return 1.0
+    unit = None if _OF_PHASE.match(name) else stated_by(name)
+    return (unit.size or 1.0) if unit and unit.quantity == quantity else None
+
+
 def _beside(parent: str, names: Iterable[str]) -> list[str]:
     return [f"{parent}/{name}" for name in names]
 
@@ -161,3 +171,40 @@ def value_at(document: Any, pointer: str) -> Any:
         elif isinstance(value, list) or key != "0":
             return None
     return value
+
+
+def require_agreement(document: Any, pointer: str, unit_w: float) -> None:
+    """Raise AnswerError if a document states another unit of the power at a pointer than `unit_w`.
+
+    It is stated in the object of the figure, or in the next one above that states one.
+    """
+    value, parent = value_at(document, pointer), pointer
+    while parent:
+        is_next, parent = parent == pointer, parent_of(parent)
+        units = [*_units_in(value_at(document, parent), value, pointer.rpartition("/")[2])]
+        for text in units if is_next else filter(unit_of, units):
+            power_unit_w(text, unit_w)
+        if any(map(unit_of, units)):
+            return
+
+
+def power_unit_w(text: object, declared_w: float | None = None) -> float:
+    """Return a unit of power in W. Raises AnswerError for another one, also than declared."""
+    unit = unit_of(text)
+    if unit is None or unit.quantity != POWER or not unit.size:
+        raise AnswerError("configuration", f"the figure is in {text!r}, which is no power")
+    if declared_w not in (None, unit.size):
+        reason = f"the figure is in {text!r}, not in {declared_w:g} W"
+        raise AnswerError("configuration", f"{reason}: set power_unit_w")
+    return unit.size
+
+
+def _units_in(fields: Any, value: Any, key: str) -> Iterator[str]:
+    """Yield texts of an object, or of its `attributes`, that state the unit of `value`."""
+    inner = fields.get("attributes") if isinstance(fields, Mapping) else None
+    for scope in (fields, inner):
+        for name, text in scope.items() if isinstance(scope, Mapping) else ():
+            if isinstance(text, str) and text and name.lower() in {*_UNIT_KEYS, f"{key}_unit"}:
+                yield text
+            elif isinstance(text, str) and (match := _NUMBER_AND_UNIT.fullmatch(text)):
+                yield from [match[2]] if match[1] == str(value) else []

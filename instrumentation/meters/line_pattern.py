@@ -14,26 +14,16 @@ from operator import itemgetter
 import re2
 
 from contract.problem import ProblemError
+from instrumentation.meters import units
 
-# Quantity and factor to W, V, A, J or µs.
+# Quantity and factor to W, V, A, J or µs, by the name of a group.
 UNITS = {
-    "power_w": ("power", 1.0),
-    "power_mw": ("power", 1e-3),
-    "voltage_v": ("voltage", 1.0),
-    "voltage_mv": ("voltage", 1e-3),
-    "current_a": ("current", 1.0),
-    "current_ma": ("current", 1e-3),
-    "energy_j": ("energy", 1.0),
-    "energy_wh": ("energy", 3600.0),
-    "t_ms": ("t", 1e3),
-    "t_us": ("t", 1.0),
-}
-# The same as a line shows them; 0 is never the unit of a group.
-_SHOWN_UNITS = {
-    **{"W": ("power", 1.0), "mW": ("power", 1e-3), "kW": ("power", 1e3), "uW": ("power", 1e-6)},
-    **{"V": ("voltage", 1.0), "mV": ("voltage", 1e-3), "A": ("current", 1.0)},
-    **{"mA": ("current", 1e-3), "J": ("energy", 1.0), "Wh": ("energy", 3600.0)},
-    **{"kWh": ("energy", 3.6e6), "VA": ("apparent power", 0.0), "var": ("reactive power", 0.0)},
+    **{
+        f"{unit.quantity}_{text.lower()}": (unit.quantity, unit.size or 1.0)
+        for text, unit in units.UNITS.items()
+        if unit.quantity in ("power", "voltage", "current", "energy") and text.isascii()
+    },
+    **{"t_ms": ("t", 1e3), "t_us": ("t", 1.0)},
 }
 ONLY_CHANNEL = "0"
 _MOST_LETTERS = 1000
@@ -113,12 +103,13 @@ def layout(pattern: str) -> Layout:
                 other=values[quantity].group,
             )
         shown = _shown_unit(pattern, group)
-        if _SHOWN_UNITS.get(shown, UNITS[unit]) != UNITS[unit]:
+        if units.UNITS.get(shown, UNITS[unit]) != UNITS[unit]:
             raise PatternError("another-unit-behind", group=group, shown=shown)
         others = frozenset(
             name.encode()
-            for name, unit in _SHOWN_UNITS.items()
-            if unit[0] == quantity and unit[1] != factor and quantity in ("power", "energy")
+            for name, other in units.UNITS.items()
+            if other.quantity == quantity and other.size != factor
+            if quantity in ("power", "energy")
         )
         values[quantity] = Value(group, index, factor, _separators(pattern, group), others)
     for channel, values in channels.items():

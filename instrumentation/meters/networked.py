@@ -36,13 +36,14 @@ from instrumentation.meters.rows import (
 )
 from instrumentation.trace import Fault
 
-LATE, DEVICE_ERROR, OFF, AVERAGED, AVERAGING_UNKNOWN = 16, 32, 64, 128, 256
+LATE, DEVICE_ERROR, OFF, AVERAGED, AVERAGING_UNKNOWN, AGE_UNKNOWN = (1 << n for n in range(4, 10))
 PROMPT_S = 0.5  # an answer that takes longer is flagged
 USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one took
 ONLY_CHANNEL = "0"
 ENERGY_UNITS = "needs energy_unit_j: 3600 for Wh, 3600000 for kWh, 1 for J"
-MARK_STEP_S = 1.0  # of time stamps that are not declared
+USUAL_RANGE_W = 4000.0  # 16 A at 250 V
 _GAP_PERIODS = 1.5
+MOST_RESTARTS = 1  # of a connection; what falls more often counts nothing
 _MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
 Period = Annotated[float, Range(least=1e-3, most=86_400)]
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
@@ -64,8 +65,8 @@ class Reading:
     """Power (W) and, if the answer has it, the meter's counter (J, or NaN) of each channel.
 
     `stamp` is the meter's identifier of the reading, if it gives one: the same stamp is the same
-    reading. `age_marks` are time stamps next to it whose meaning is not declared. `products` are
-    voltages and currents of the channels. `flags` are those that the meter reports.
+    reading. `products` are voltages and currents of the channels. `flags` are those that the meter
+    reports.
     """
 
     power_w: tuple[float, ...]
@@ -73,7 +74,6 @@ class Reading:
     stamp: str = ""
     products: tuple[Product | None, ...] = ()
     flags: int = 0
-    age_marks: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +82,12 @@ class NetworkSettings:
 
     `period_s` is the time between two readings, `refresh_s` that between two refreshes in the
     meter, one period by default, `averaged_s` the time over which it averages one; `resolution_w`
-    the step of its display. The maker's limits of
-    error are `relative_limit` of the reading and `absolute_limit_w`, as stated in
-    `accuracy_source`; without them the uncertainty budget is incomplete. `range_w` is the highest
-    power that it can measure, `answer_limit_s` how long its slowest answer takes. `secret_file`
-    contains the password or token. `power_unit_w` and `energy_unit_j` are the size of one unit of a
-    described meter's figures.
+    the step of its display. The maker's limits of error are `relative_limit` of the reading and
+    `absolute_limit_w`, as stated in `accuracy_source`; without them the uncertainty budget is
+    incomplete. `range_w` is the highest power that it can measure, 4 kW by default,
+    `answer_limit_s` how long its slowest answer takes. `secret_file` contains the password or
+    token. `power_unit_w` and `energy_unit_j` are the size of one unit of a described meter's
+    figures.
     """
 
     period_s: Period | None = None
@@ -151,7 +151,7 @@ class Networked(Meter):
     timing: str = "poll"
     flag_words: ClassVar[tuple[str, ...]] = (
         *COMMON_WORDS,
-        *("late", "device-error", "off", "averaged", "averaging-unknown"),
+        *("late", "device-error", "off", "averaged", "averaging-unknown", "age-unknown"),
     )
     Settings: ClassVar[type[Any]] = NetworkSettings
     _usual_period_s: float = 1.0
@@ -201,11 +201,10 @@ class Networked(Meter):
         self._wait_for(USUAL_LIMIT_S)
         self._last_ns: int | None = None
         self._stamp = ""
-        self._repeated: tuple[object, ...] = ()  # powers, counters and age marks, and since when
-        self._repeated_ns = 0
         self._last_j = [math.nan] * len(self.channels)
         self._flags_before = 0  # of answers without a reading since the last one
         self._base_j = [0.0] * len(self.channels)
+        self._restarts = [0] * len(self.channels)
 
     # Asking
 
@@ -264,12 +263,11 @@ class Networked(Meter):
         if reading.stamp and reading.stamp == self._stamp:
             return  # the same reading again
         self._stamp = reading.stamp
-        if self._is_old(reading, t_ns):
-            return
         last_ns, self._last_ns = self._last_ns, t_ns
         flags = reading.flags | self._flags_before | self._always_flags
         self._flags_before = 0
-        if any(abs(power_w) >= (self.settings.range_w or math.inf) for power_w in reading.power_w):
+        range_w = self.settings.range_w or USUAL_RANGE_W
+        if any(abs(power_w) >= range_w for power_w in reading.power_w):
             flags |= OVER_RANGE
         energy_j, restarted = self._continue_counters(reading.energy_j)
         if last_ns is None:
@@ -293,23 +291,6 @@ class Networked(Meter):
             flags=flags,
         )
 
-    def _is_old(self, reading: Reading, t_ns: int) -> bool:
-        """Return whether a reading and a time stamp next to it repeat for too long.
-
-        Report it as a fault. Either may stand still in a sound meter, but not both.
-        """
-        content = reading.power_w, reading.energy_j, reading.age_marks
-        if content != self._repeated:
-            self._repeated, self._repeated_ns = content, t_ns
-            return False
-        age_s = (t_ns - self._repeated_ns) / 1e9
-        refresh_s = self.settings.refresh_s or self.period_s
-        if not reading.age_marks or age_s <= refresh_s + MARK_STEP_S:
-            return False
-        marks = ", ".join(f"{name} {value}" for name, value in reading.age_marks)
-        self._fault(t_ns, "stale", f"the reading is that of {age_s:.0f} s ago ({marks})")
-        return True
-
     def _continue_counters(self, energy_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
         """Return the counters continued over restarts, NaN if unmoved; and if one restarted."""
         if not energy_j:
@@ -318,7 +299,9 @@ class Networked(Meter):
         for n, (old, new) in enumerate(zip(self._last_j, energy_j, strict=True)):
             if new < old:
                 self._base_j[n] += old
+                self._restarts[n] += 1
                 restarted = True
-            continued_j.append(self._base_j[n] + new if new > old else math.nan)
+            is_counter = new > old and self._restarts[n] <= MOST_RESTARTS
+            continued_j.append(self._base_j[n] + new if is_counter else math.nan)
             self._last_j[n] = old if math.isnan(new) else new
         return continued_j, restarted

@@ -26,18 +26,17 @@ from instrumentation.meters.networked import (
     number,
 )
 from instrumentation.meters.rows import OVER_RANGE
+from instrumentation.meters.units import POWER, stated_by
 
 _INFINITE, _NOT_A_NUMBER = 9.9e37, 9.905e37
-_Query = Annotated[str, Text(r"[ -~]{1,200}\?", "a query such as :MEAS:POW? ends in ?")]
+_Query = Annotated[
+    str,
+    Text(r"[!-~ ]{1,99}\?(?: [ -~]{1,99})?", "a query such as :MEAS:POW? or :NUM:VAL? 3 has a ?"),
+]
 _Commands = Annotated[
     str,
     Text(r"(?:[ -~]{0,199}[!->@-~] *(?:\n|$))*", "write commands that are no query, one a line"),
 ]
-# A single query of something else than active power.
-_NO_POWER = re.compile(
-    r"(?i)(?:\b|:)(APPARENT|APP|REAC(?:TIVE)?|VA|VAR|VOLT(?:AGE)?|CURR(?:ENT)?|FREQ(?:UENCY)?|URMS"
-    r"|IRMS|PFAC(?:TOR)?|ENER(?:GY)?)(?=[:?\s])"
-)
 _Place = Annotated[int, Range(least=1, most=64)]
 
 
@@ -46,8 +45,9 @@ class Settings(NetworkSettings):
     """Commands of such a meter; `query` is sent each period.
 
     `fields` gives for each channel the place of its power in the answer, whose numbers are
-    separated by commas and counted from 1; `energy_fields` the same for a counter. `start` and
-    `stop` are commands without an answer, one a line, sent when the port is opened and closed.
+    separated by commas, those of several queries by semicolons, and counted from 1;
+    `energy_fields` the same for a counter. `start` and `stop` are commands without an answer, one a
+    line, sent when the port is opened and closed.
     """
 
     query: _Query
@@ -62,9 +62,10 @@ class Settings(NetworkSettings):
         super().__post_init__()
         if not self.fields:
             raise ValueError("fields must name at least one channel")
-        other = _NO_POWER.search(self.query)
-        if other and not re.search(r"[;,]", self.query) and list(self.fields.values()) == [1]:
-            raise ValueError(f"query asks for {other[1]}, which is no active power")
+        unit = stated_by(self.query)
+        several = re.search(r"[;,]", self.query) or list(self.fields.values()) != [1]
+        if unit and unit.quantity != POWER and not several:
+            raise ValueError(f"query asks for {unit.quantity}, not for an active power")
         if self.energy_fields and self.energy_unit_j is None:
             raise ValueError(f"energy_fields {ENERGY_UNITS}")
 
@@ -91,7 +92,7 @@ class ScpiMeter(Networked):
         return _encode_lines(self.settings.stop)
 
     def _reading(self, answer: Answer) -> Reading:
-        fields = answer.body.decode("ascii", "replace").strip().split(",")
+        fields = re.split("[,;]", answer.body.decode("ascii", "replace").strip())
 
         def read(places: Mapping[str, int], key: str, quantity: str) -> float:
             if places[key] > len(fields):

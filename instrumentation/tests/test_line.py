@@ -115,7 +115,7 @@ def test_channels_are_those_of_the_groups() -> None:
         ({"pattern": r"(?P<power_w>\d)\1"}, "not a valid regular expression"),
         ({"pattern": r"\d+"}, "has no power"),
         ({"pattern": r"(?P<watts>\d+)"}, "group watts"),
-        ({"pattern": r"(?P<power_kw>\d+)"}, "group power_kw"),
+        ({"pattern": r"(?P<power_gw>\d+)"}, "group power_gw"),
         ({"pattern": r"(?P<t_ms_0>\d) (?P<power_w>\d)"}, "group t_ms_0"),
         ({"pattern": r"(?P<voltage_v>\d+)"}, "no power for channel 0"),
         ({"pattern": r"(?P<power_w_a>\d) (?P<current_a_b>\d)"}, "no power for channel b"),
