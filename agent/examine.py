@@ -314,7 +314,7 @@ def main() -> int:
         elif options.survey:
             answer = {"name": platform.node(), "disks": [asdict(surveyed) for surveyed in survey()]}
         elif options.load is not None:
-            processor.work(options.load)
+            answer = processor.work(options.load)
         else:
             answer = list(joules(options.joules))
     except (AgentError, SourceError, OSError) as error:

@@ -261,12 +261,15 @@ def play(watermark: Watermark | None, suite_dir: Path, when: str) -> None:
         return
     line = WatermarkLine(boot_id(), when, chip_s=watermark.chip_s, pad_s=watermark.pad_s)
     time.sleep(watermark.pad_s)
+    busy_s, _ = cpus_s()
     try:
         played = pattern.play(pattern.CHIPS, watermark.chip_s)
     except pattern.WatermarkError as error:
         line = replace(line, error=str(error))
     else:
         edges = tuple(played.edges)
+        received = (cpus_s()[0] - busy_s) / played.high_s
         line = replace(line, cpus=played.cpus, spread_ns=played.spread_ns, edges=edges)
+        line = replace(line, received=round(received, 3))
     time.sleep(watermark.pad_s)
     append_line(suite_dir / FILE, asdict(line))

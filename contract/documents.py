@@ -222,7 +222,8 @@ class WatermarkLine:
     """A line of watermark.jsonl: one load pattern, or why it was not played.
 
     `edges` are times on the target's clock and the load from then on (1 or 0); `spread_ns` is the
-    largest distance in time between the edges of the `cpus` processors.
+    largest distance in time between the edges of the `cpus` processors, `received` their busy time
+    as a share of that of the load: less than 1 if a hypervisor kept some of it.
     """
 
     boot_id: str
@@ -233,6 +234,7 @@ class WatermarkLine:
     pad_s: float = 0.0
     spread_ns: int = 0
     cpus: COUNT | None = None
+    received: float | None = None
 
 
 EndCode = Literal["", "until", "stopped"]

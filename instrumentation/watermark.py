@@ -78,6 +78,12 @@ class Playback:
     edges: tuple[tuple[int, int], ...]
     spread_ns: int
 
+    @property
+    def high_s(self) -> float:
+        """Seconds of high chips, of all CPUs together."""
+        times_ns = [t_ns for t_ns, _ in self.edges]
+        return self.cpus * (sum(times_ns[1::2]) - sum(times_ns[::2])) * 1e-9
+
 
 def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = None) -> Playback:
     """Load `cpus` (by default all that this process may use) in the chips that are 1.

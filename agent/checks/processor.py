@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.checks.context import CheckContext, Observation, number, text
+from agent.marks import cpus_s
 
 # What sensors of the processor's package are called: the kernel's thermal zone; hwmon's labels.
 _ZONE = "x86_pkg_temp"
@@ -68,9 +69,13 @@ def warm_up(context: CheckContext, waited_s: float) -> bool:
     return True
 
 
-def work(seconds: float) -> None:
-    """Keep all CPUs busy with hashing."""
-    end_s = time.monotonic() + seconds
+def work(seconds: float) -> float:
+    """Keep all CPUs busy with hashing; return the share of their time that they received.
+
+    The rest is what a hypervisor kept from them.
+    """
+    begin_s, (busy_s, _) = time.monotonic(), cpus_s()
+    end_s = begin_s + seconds
 
     def busy() -> None:
         piece = bytes(2**20)
@@ -83,6 +88,7 @@ def work(seconds: float) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    return (cpus_s()[0] - busy_s) / ((time.monotonic() - begin_s) * len(threads))
 
 
 def governor(context: CheckContext) -> Observation | None:

@@ -26,7 +26,7 @@ def test_a_played_pattern_is_written(tmp_path: Path) -> None:
     (line,) = lines(tmp_path)
     assert line["boot_id"] == journal.boot_id()
     assert (line["when"], line["chip_s"], line["pad_s"]) == ("start", 0.002, 0.0)
-    assert line["cpus"] >= 1 and line["spread_ns"] >= 0
+    assert line["cpus"] >= 1 and line["spread_ns"] >= 0 and line["received"] >= 0
     assert [high for _, high in line["edges"]] == [1, 0] * 8
     times = [t for t, _ in line["edges"]]
     assert times == sorted(times) and all(isinstance(t, int) for t in times)

@@ -27,6 +27,7 @@ MIN_SWING_SIGMAS = 6.0
 # Below this at every offset, readings of the whole machine do not follow the load, unless they may
 # be later or longer means than this number of chips.
 IGNORED_SIGMAS, IGNORED_CHIPS = 4.5, 2.0
+LEAST_RECEIVED = 0.5  # share of the load's time, below which readings need not follow it
 WINDOW_SHARE = 0.1  # of the declared window, by which a fitted one may differ
 SEARCH_S, SEARCH_CHIPS, GRID_PARTS = 2.0, 4.0, 8
 
@@ -149,6 +150,7 @@ def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
             verdict = agreement(best, -bound_ms, limit_ms + bound_ms)
             ignored = SYSTEM in fits and fits[SYSTEM].ignores
             ignored &= limit_ms <= IGNORED_CHIPS * line.chip_s * 1e3
+            ignored &= (line.received or 0.0) >= LEAST_RECEIVED
             trust = WatermarkTrust(number, meter.name, component, best, late_s, *verdict, ignored)
             trusts.append(trust)
     return trusts

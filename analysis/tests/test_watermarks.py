@@ -313,6 +313,7 @@ def line(when: str, start_s: float = 0.0, boot: str = BOOT, **fields: Any) -> Li
         "pad_s": PAD_S,
         "cpus": 4,
         "spread_ns": 400_000,
+        "received": 1.0,
         "edges": [
             [round((t + TARGET_OFFSET_S) * 1e9), 1 - n % 2] for n, t in enumerate(edges.tolist())
         ],
@@ -465,14 +466,19 @@ def test_a_meter_that_ignores_the_load_loses_its_joules_of_the_machine(
     assert [trust.ignored for trust in trusts] == [is_ignored] * 2
 
 
+@pytest.mark.parametrize("received", [None, 0.3])
+def test_a_load_that_the_target_hardly_received_shows_nothing(received: float | None) -> None:
+    starved = tuple({**mark, "received": received} for mark in LINES)
+    trusts = watermarks(suite(starved, meter(starved, swing_w=0.0)), clock())
+    assert not any(trust.ignored for trust in trusts)
+
+
 def test_a_suite_whose_meter_ignored_a_watermark_has_no_joules_of_the_machine(
     derived: Results,
 ) -> None:
     name = derived.suite.meters[0].name
     trust = WatermarkTrust(1, name, "system", Fit("no watermark seen"), {}, CANNOT_TELL, "", True)
-    meters = tuple(replace(meter, origin="measured") for meter in derived.suite.meters)
-    suite = replace(derived.suite, meters=meters)
-    rows = energy_table(suite, derived.clock, [trust]).filter(source=name)
+    rows = energy_table(derived.suite, derived.clock, [trust]).filter(source=name)
     system = rows.filter(component="system")
     assert system["energy_j"].null_count() == len(system) > 0
     assert all(IGNORES_LOAD in flags for flags in system["flags"])

@@ -128,9 +128,12 @@ def list_disks(target: TargetDocument) -> Survey:
     return schema.read(Survey, _ask(target, "survey"))
 
 
-def load(target: TargetDocument, seconds: float) -> None:
-    """Keep all processors of a target busy for `seconds`; raises TargetError."""
-    _ask(target, "load", f"{seconds:g}")
+def load(target: TargetDocument, seconds: float) -> float:
+    """Keep all processors of a target busy for `seconds`; raises TargetError.
+
+    Return the share of their time that they received.
+    """
+    return schema.read(float, _ask(target, "load", f"{seconds:g}"))
 
 
 def read_joules(target: TargetDocument, seconds: float) -> tuple[tuple[int, float], ...]:

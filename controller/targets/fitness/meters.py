@@ -11,12 +11,11 @@ from contract.command_results import CheckOutcome
 from controller.targets.fitness.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from controller.targets.fitness.probe import Probe
 from instrumentation.meters import registry
+from instrumentation.sources import coverage
 from instrumentation.sources.zones import not_counted
 
 # Relative difference between the expected and the actual interval of records.
 RATE_LIMIT = 0.1
-# No running machine needs less.
-LEAST_SYSTEM_W = 0.2
 _NUMBERED = re.compile(r"/dev/tty(USB|ACM)\d+")
 _RANGES = {"voltage_range_v", "current_range_a"}
 
@@ -90,15 +89,15 @@ def follows(scene: Scene) -> Iterator[CheckOutcome]:
         return
     for name, response in scene.responses.items():
         if response is None:
-            yield not_made(f"{name} gave too few readings around a step of load.")
+            sentence = f"A step of load does not show whether {name} follows"
+            reason = "too few readings, or too little processor time left to the target"
+            yield not_made(f"{sentence}: {reason}.")
         elif response.fault:
             remedy = (
                 "Correct refresh_s and averaged_s in its settings, restart it and its service, end "
                 "other work on the target, or take another meter."
             )
-            # A lab's load is what its busy host leaves to the guest, which may be nothing.
-            judged = warned if scene.target.lab else failed
-            yield judged(f"{name} {response.fault}.", remedy, meter=name, **asdict(response))
+            yield failed(f"{name} {response.fault}.", remedy, meter=name, **asdict(response))
         else:
             rise = f"from {response.rest_w:.4g} W to {response.peak_w:.4g} W"
             yield passed(f"{name} follows a load {rise}.", meter=name, **asdict(response))
@@ -152,7 +151,7 @@ def channels(scene: Scene) -> Iterator[CheckOutcome]:
             "Swap system and drive in the meter's channels, or its wires.",
             watts=watts,
         )
-    elif system_w < LEAST_SYSTEM_W:
+    elif system_w < coverage.table().categories["machine"].least_w:
         sentence = f"The channel system shows {system_w:.3g} W: no machine hangs on it."
         yield failed(sentence, "Look at the wiring.", watts=watts)
     else:

@@ -31,15 +31,20 @@ SIGMAS, LEAST_SHARE = 4.0, 0.02
 # Share of the rise that readings must show once the load has lasted for the declared delay, and
 # must have lost once that has passed after it.
 SHOWN_SHARE = 0.5
+LEAST_RECEIVED = 0.5  # share of the processors' time, below which a load shows nothing of a meter
 
 
 @dataclass(frozen=True)
 class Load:
-    """A load of `seconds`, between its request and the answer, on the controller's clock in ns."""
+    """A load of `seconds`, between its request and the answer, on the controller's clock in ns.
+
+    `received` is the share of the time of the target's processors that a hypervisor left them.
+    """
 
     requested_ns: int
     answered_ns: int
     seconds: float
+    received: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -111,12 +116,14 @@ class StepResponse:
 def response(
     times_ns: Floats, power_w: Floats, load: Load, declared: Declared
 ) -> StepResponse | None:
-    """Judge the readings around a load; None if they are too few, or the load came too late.
+    """Judge the readings around a load; None if they are too few, or the load too late or small.
 
     `times_ns` are the arrivals of the readings.
     """
     import numpy as np
 
+    if load.received < LEAST_RECEIVED:
+        return None
     delay_ns = declared.delay_s * 1e9
     level_ns = max(1.0, 3 * declared.period_s) * 1e9
     shown_from_ns = load.answered_ns - load.seconds * 1e9 + delay_ns
@@ -167,8 +174,8 @@ def measure(target: TargetDocument) -> dict[str, StepResponse | None]:
         time.sleep(level_s)
         seconds = level_s + delay_s + START_S
         requested_ns = monotonic_ns()
-        survey.load(target, seconds)
-        load = Load(requested_ns, monotonic_ns(), seconds)
+        received = survey.load(target, seconds)
+        load = Load(requested_ns, monotonic_ns(), seconds, received)
         time.sleep(level_s + delay_s)
         recordings.close()
         responses: dict[str, StepResponse | None] = {}

@@ -529,10 +529,11 @@ def test_the_load_of_a_target_is_stepped_while_its_meter_is_recorded(
     """A meter that follows passes, one that repeats its last answer fails."""
     shown = {"power_w": 20.0, "frozen_w": 20.0}
 
-    def load(_: object, seconds: float) -> None:
+    def load(_: object, seconds: float) -> float:
         shown["power_w"] = 40.0
         time.sleep(seconds)
         shown["power_w"] = 20.0
+        return 1.0
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -574,6 +575,16 @@ def test_a_load_that_began_too_late_shows_nothing() -> None:
     times_s = np.arange(1.0, 30.0)
     load = Load(round(3e9), round(21e9), 10.0)
     assert response(times_s * 1e9, true_power_w(times_s), load, Declared(1.5, 1.0, 0.1)) is None
+
+
+def test_a_load_that_the_target_hardly_received_judges_no_meter() -> None:
+    times_s = np.arange(1.0, 30.0)
+    load = Load(round(9e9), round(20e9), 10.0, received=0.3)
+    assert response(times_s * 1e9, np.full(29, 20.0), load, Declared(1.5, 1.0, 0.1)) is None
+    received = response(
+        times_s * 1e9, np.full(29, 20.0), replace(load, received=1.0), Declared(1.5, 1.0, 0.1)
+    )
+    assert received is not None and received.fault
 
 
 def test_every_refusal_of_the_preflight_belongs_to_a_check() -> None:
