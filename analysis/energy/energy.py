@@ -20,12 +20,13 @@ from analysis.energy.uncertainty import TypeB, half_width
 from analysis.energy.watermarks import WatermarkTrust, delays_s, watermarks
 from analysis.energy.windows import Remarks
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import MODELLED, SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
+from analysis.suite.records import SYSTEM, TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_samples, rapl_table
 from contract.counts import Edge
 from contract.plan import SuitePlan
 from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources import counter as rapl
+from instrumentation.sources import coverage
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S, counter_uncertainty_j
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.standing import (
@@ -35,6 +36,7 @@ from instrumentation.sources.standing import (
     STANDING,
     STANDS_STILL,
     Stretch,
+    object_to_power,
     shortfall,
     update_interval_s,
 )
@@ -215,9 +217,8 @@ def energy_table(
         rows += _zone_rows(run, RAPL, "", counters[run.run_id])
         rows += _pyrapl_rows(run, still)
     for meter in suite.meters:
-        responses = [not mark.ignored for mark in marks if mark.source == meter.name]
-        # A lab's load is what its busy host leaves to the guest, which may be nothing.
-        ignores = bool(responses) and not any(responses) and meter.origin != MODELLED
+        ignored = [mark.ignored for mark in marks if mark.source == meter.name]
+        ignores = bool(ignored) and all(ignored)
         rows += _meter_rows(suite, meter, clock, delays_s(marks, meter.name), ignores)
     same = {"suite_id": suite.suite_id, "host": suite.host}
     work = {(run.run_id, phase): amounts for run in suite.runs for phase, amounts in _work(run)}
@@ -229,15 +230,15 @@ def energy_table(
     limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
     half_j = pl.when(pl.col(_PARTS[0]).is_not_null()).then(pl.Series(half_width(limit_j, sigma_j)))
     frame = frame.with_columns(half_j.alias("energy_u95_j")).select(list(ENERGY_SCHEMA))
-    frame = _without_small_totals(frame)
+    frame = _without_impossible(frame)
     return frame.sort("run_id", "source", "component", maintain_order=True)
 
 
 _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "energy_u95_j")
 
 
-def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
-    """Leave out joules of totals that are below those of their parts over all runs.
+def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
+    """Leave out joules of totals that cannot be, or that are below those of their parts.
 
     A meter of the system below processor and memory, or below the drive, measures a part of the
     machine, such as one of two supplies, or the parts are wrong: the source of the parts has no
@@ -250,36 +251,52 @@ def _without_small_totals(frame: pl.DataFrame) -> pl.DataFrame:
     parts = [rapl.filter(pl.col("component").is_in([*packages, "dram"]))]
     metered = totals.filter(~pl.col("source").is_in(COUNTERS))
     parts += metered.filter(component="drive").partition_by("source")
-    meters = metered["source"].unique()
-    pairs = [(meter, SYSTEM, part) for meter in meters for part in parts]
+    pairs = [(meter, SYSTEM, part) for meter in metered["source"].unique() for part in parts]
     platforms = [zone for zone in components if kind_of(zone) == "psys"]
     if len(platforms) == 1:
         pairs.append((RAPL, platforms[0], rapl.filter(pl.col("component").is_in(packages))))
-    small, contradicting = pl.lit(False), pl.lit(False)
+    codes: dict[tuple[str, str], str] = {}
+    machine = coverage.table().categories["machine"]
     for source, component, part in pairs:
         part_joules = part.group_by("run_id").agg(pl.col("energy_j").sum())
         total = totals.filter(source=source, component=component)
+        totals_of_runs = [
+            Stretch(*row) for row in total.select("duration_s", "energy_j").iter_rows()
+        ]
+        objection = (
+            object_to_power(source, machine, totals_of_runs) if component == SYSTEM else None
+        )
+        if objection:
+            codes[source, component] = objection.code
+            continue
         runs = total.join(part_joules, on="run_id", suffix="_part").sort("run_id")
         sides = [
             [Stretch(seconds, energy_j) for seconds, energy_j in runs.select(*c).iter_rows()]
             for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
         ]
         update_s = update_interval_s(sides[0]) if source == RAPL else METER_UPDATE_S
-        if shortfall(sides[0], sides[1], update_s) is not None:
-            names = [component, f"{PYRAPL}-{component}"]
-            small |= pl.col("source").is_in([source, PYRAPL]) & pl.col("component").is_in(names)
-            part_source = part["source"][0]
-            if part_source != source:
-                sources = COUNTERS if part_source == RAPL else [part_source]
-                contradicting |= pl.col("source").is_in(sources)
-    invalid = small | contradicting
-    flag = pl.when(small).then(pl.lit(BELOW_PART)).otherwise(pl.lit(ABOVE_TOTAL))
-    flagged = pl.concat_str(pl.col("flags"), flag, separator=" ").str.strip_chars()
-    return frame.with_columns(
-        *(pl.when(~invalid).then(pl.col(name)).alias(name) for name in _FIGURES),
-        pl.when(invalid).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),
-        pl.when(invalid).then(flagged).otherwise(pl.col("flags")).alias("flags"),
+        if shortfall(sides[0], sides[1], update_s) is None:
+            continue
+        codes[source, component] = BELOW_PART
+        if source == RAPL:
+            codes[PYRAPL, f"{PYRAPL}-{component}"] = BELOW_PART
+        elif (part_source := part["source"][0]) != source:
+            sources = COUNTERS if part_source == RAPL else (part_source,)
+            others = frame.filter(pl.col("source").is_in(sources)).select("source", "component")
+            codes = dict.fromkeys(others.unique().iter_rows(), ABOVE_TOTAL) | codes
+    objections = pl.DataFrame(
+        [(*names, code) for names, code in codes.items()],
+        schema={"source": pl.String, "component": pl.String, "objection": pl.String},
+        orient="row",
     )
+    judged = frame.join(objections, on=["source", "component"], how="left", maintain_order="left")
+    refused = pl.col("objection").is_not_null()
+    flags = pl.concat_str(pl.col("flags"), pl.col("objection"), separator=" ", ignore_nulls=True)
+    return judged.with_columns(
+        *(pl.when(~refused).then(pl.col(name)).alias(name) for name in _FIGURES),
+        pl.when(refused).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),
+        flags.str.strip_chars(),
+    ).drop("objection")
 
 
 def reference_rows(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:

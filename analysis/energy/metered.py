@@ -40,6 +40,7 @@ from instrumentation.accuracy import ErrorTerm
 from instrumentation.sources.counter import LONE_FLAG, SHORTER
 
 COUNTER_FLAG, GAP_FLAG = "counter-contradicted", "gap-contradicted"
+ONLY_RISES_FLAG = "only-rises"
 # A stretch shorter than a window has a figure if the machine rests on both sides of it, windows can
 # be displaced by at most a quarter of it, and the half width of the 95 % interval is at most this
 # share of the joules.
@@ -76,7 +77,8 @@ class Metered:
     """Curves and faults of a meter's channels at all edges, from one pass over its records.
 
     `only_w` has the power of channels with the same value in all records; `constant_ns` the
-    stretches in which a channel had one value. `terms` are the meter's stated errors.
+    stretches in which a channel had one value; the value of `counters` only rose. `terms` are the
+    meter's stated errors.
     """
 
     edges: tuple[Edge, ...]
@@ -88,6 +90,7 @@ class Metered:
     odd: dict[str, Odd]
     only_w: dict[str, float]
     constant_ns: dict[str, tuple[tuple[int, int], ...]]
+    counters: set[str]
     terms: Sequence[ErrorTerm]
 
     @classmethod
@@ -151,9 +154,21 @@ class Metered:
         }
         only_w = {n: w for n, channel in constant.items() if (w := channel.only_w) is not None}
         constant_ns = {name: channel.stretches() for name, channel in constant.items()}
+        counters = {name for name, channel in constant.items() if channel.is_counter}
         spans = stuck.stretches(), odd
         return cls(
-            *(ordered, timing, resolutions, updates, curves, *spans, only_w, constant_ns, terms)
+            *(
+                ordered,
+                timing,
+                resolutions,
+                updates,
+                curves,
+                *spans,
+                only_w,
+                constant_ns,
+                counters,
+                terms,
+            )
         )
 
     def energy(
@@ -168,6 +183,8 @@ class Metered:
         between = np.concatenate([np.arange(i, j) for i, j in pairs])
         duration_s = sum(end - start for start, end in stretches) * 1e-9
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
+        if channel in self.counters:
+            return Energy(None, None, coverage, (ONLY_RISES_FLAG,))
         if curve.void[between].any():
             return Energy(None, None, coverage, ("no-samples",))
         if curve.gap_open[between].any():

@@ -30,6 +30,7 @@ ENOUGH = 50  # records of a level that give its rate of repetition; else all lev
 # The same for records that are equal before and after work began, if others rarely repeat.
 FEW, RARELY = 8, 0.2
 LEVELS_PER_OCTAVE, LEVELS = 16, 1024  # of power: repetitions are counted level by level
+RISES = 16  # of a value that never fell, as a power does by chance once in 2¹⁶
 CONSTANT_NS = 2_000_000_000  # shorter stretches span no run
 _DIGITS = 50_000  # records from which the last digit is derived
 _LONGEST = 1024  # largest length of runs that is counted separately
@@ -174,6 +175,8 @@ class Constant:
     channel: str
     stated_w: float = math.inf
     records: int = 0
+    _rises: int = 0
+    _falls: int = 0
     _digit_w: float | None = None
     _least_w: float = math.inf
     _most_w: float = -math.inf
@@ -190,8 +193,16 @@ class Constant:
         self._least_w = min(self._least_w, float(power.min()))
         self._most_w = max(self._most_w, float(power.max()))
         self.records += len(power)
+        change_w = np.diff(power)
+        self._rises += int(np.count_nonzero(change_w > 0))
+        self._falls += int(np.count_nonzero(change_w < 0))
         for level in self._levels(windows, power, self._digit_w):
             self._add(*level, self._digit_w)
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether the channel's value only rose, at least `RISES` times: it is no power."""
+        return self._rises >= RISES and not self._falls
 
     @property
     def only_w(self) -> float | None:

@@ -13,7 +13,7 @@ import pytest
 
 from analysis.energy.curve import Edge
 from analysis.energy.energy import energy_table, reference_rows, standing_components
-from analysis.energy.metered import Energy, Metered
+from analysis.energy.metered import ONLY_RISES_FLAG, Energy, Metered
 from analysis.energy.plausibility import (
     NEGATIVE_FLAG,
     STEP_FLAG,
@@ -31,7 +31,13 @@ from analysis.suite.records import Counter, Phase, Run, Suite
 from analysis.suite.samples import of_table
 from analysis.tests.known import frame_of, metered_of, summarise, windows_of
 from instrumentation.sources.counter import LONE_FLAG
-from instrumentation.sources.standing import ABOVE_TOTAL, BELOW_PART, STANDS_STILL
+from instrumentation.sources.standing import (
+    ABOVE_TOTAL,
+    BELOW_PART,
+    STANDS_STILL,
+    TOO_LITTLE,
+    TOO_MUCH,
+)
 
 S = 1_000_000_000
 
@@ -86,6 +92,22 @@ def test_an_impossible_power_is_flagged(
     energy = metered_of(power_w, [Edge(0), Edge(12 * S)]).energy("system", [(0, 12 * S)])
     assert (energy.energy_j is not None) == figure
     assert (flag in energy.flags) == (flag is not None)
+
+
+@pytest.mark.parametrize(
+    ("power_w", "is_power"),
+    [
+        ([12_345.0 + 60 * n for n in range(40)], False),  # a counter of joules
+        ([12_345.0 + n // 2 for n in range(40)], False),
+        ([12_345.0 + n // 4 for n in range(40)], True),  # too few rises
+        ([60.0 + 0.1 * n for n in range(20)] + [60.0] * 20, True),
+        ([60.0] * 40, True),
+    ],
+)
+def test_readings_that_only_rise_are_no_power(power_w: list[float], is_power: bool) -> None:
+    energy = metered_of(power_w, [Edge(0), Edge(40 * S)]).energy("system", [(0, 40 * S)])
+    assert (energy.energy_j is not None) == is_power
+    assert (ONLY_RISES_FLAG in energy.flags) != is_power
 
 
 def test_a_lone_peak_in_a_rest_is_flagged() -> None:
@@ -430,6 +452,20 @@ def test_a_meter_and_the_processor_above_it_have_no_joules(derived: Results) -> 
     assert flags.str.contains(BELOW_PART).all()
     standing = set(standing_components(energy).iter_rows())
     assert standing == {("meter0", "system"), *((("rapl", c)) for c in rapl["component"])}
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1e-3, TOO_LITTLE), (1e4, TOO_MUCH)])
+def test_a_meter_in_another_unit_has_no_joules_of_the_machine(
+    derived: Results, factor: float, code: str
+) -> None:
+    (meter,) = derived.suite.meters
+    table = pl.concat(meter.samples.tables(meter.samples.columns))
+    table = table.with_columns(pl.col("power_w_system") * factor)
+    suite = replace(derived.suite, meters=(replace(meter, samples=of_table(table)),))
+    energy = energy_table(suite, derived.clock)
+    system = energy.filter(component="system")
+    assert system["energy_j"].is_null().all() and system["flags"].str.contains(code).all()
+    assert energy.filter(source="rapl")["energy_j"].is_not_null().any()
 
 
 @pytest.mark.parametrize(("share", "below"), [(0.5, True), (1.5, False)])
