@@ -164,6 +164,11 @@ class Measurement:
         named = {name: (part.label, part.source) for name, part in self._components.items()}
         covers = {n: choice.category(n, self._components) for n in stretches.keys() - objections}
         categories = {name: category for name, category in covers.items() if category}
+        for name in (name for name, category in categories.items() if category.never_zero):
+            sides = (evaluate.stretches(trials, at_rest=at_rest) for at_rest in (True, False))
+            rests, runs = (side.get(name, ()) for side in sides)
+            fall = standing.object_to_fall(self._labels[name], rests, runs, busy_s)
+            objections |= {name: fall} if fall else {}
         return objections | standing.below_parts(named, categories, stretches)
 
     def _document(self, message: str) -> CommandDocument:
@@ -184,7 +189,7 @@ class Measurement:
         remarks = (
             *self._sources.unread(),
             *self._meters.incidents,
-            *standing.remarks(evaluate.stretches(raws)),
+            *standing.memory_remarks(evaluate.stretches(raws)),
         )
         modelled = any(part.origin == "modelled" for part in self._components.values())
         return CommandDocument(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -216,8 +216,11 @@ class LocalSources:
                 objection = self._objection(name, source, stretches[name], busy_s)
                 objections |= {name: objection} if objection else {}
         totals = getattr(self.opened.get("battery"), "totals", None)
-        if totals and (objection := standing.object_to_gauge((POWER, GAUGE), *totals)):
-            objections |= {n: replace(objection, label=self.label(n)) for n in (POWER, GAUGE)}
+        labels = {name: self.label(name) for name in self.source_of}
+        if totals:
+            contradictions = standing.object_to_gauge((labels[GAUGE], labels[POWER]), *totals)
+            objections |= zip((GAUGE, POWER), contradictions, strict=False)
+        objections |= standing.object_to_twins(labels, stretches)
         for name, parts in self._sums.items():
             still = [objections[part].code for part in parts if part in objections]
             if still and (set(still) != {DID_NOT_MOVE} or len(still) == len(parts)):

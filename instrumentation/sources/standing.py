@@ -61,6 +61,7 @@ POWER_TWIN, POWER_LATE_S = "/power", 1.0
 # Ratio of two sockets' memory from which on one of them may count in another unit.
 UNLIKE = 10.0
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
+LEAST_AT_WORK = 0.8  # of the power at rest, below which a machine at work cannot be
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class Objection:
 
 def sentences(objections: Iterable[Objection]) -> list[str]:
     """Return a sentence for each different observation, with the labels of all its sources."""
-    labels_of: dict[tuple[str, str], list[str]] = {}
+    labels_of: dict[tuple[str, str], dict[str, None]] = {}
     for objection in objections:
-        labels_of.setdefault((objection.observation, objection.way), []).append(objection.label)
+        labels_of.setdefault((objection.observation, objection.way), {})[objection.label] = None
     return [
         f"{', '.join(labels)} {'has' if len(labels) == 1 else 'have'} no joules: {shown}. {way}"
         for (shown, way), labels in labels_of.items()
@@ -234,6 +235,27 @@ def object_to_sensor(
     )
 
 
+def object_to_fall(
+    label: str, rests: Sequence[Stretch], runs: Sequence[Stretch], busy_s: float
+) -> Objection | None:
+    """Object to a power that falls while the processor works for `busy_s` of the runs; else None.
+
+    So do figures of another unit above some power, that overflow, or of something else.
+    """
+    (rest_s, rest_j), (run_s, run_j) = (
+        time_and_energy(s for s in stretches if s.energy_j is not None)
+        for stretches in (rests, runs)
+    )
+    if min(rest_s, run_s) < SOME_S or busy_s < BUSY * run_s:
+        return None
+    rest_w, run_w = rest_j / rest_s, run_j / run_s
+    if run_w >= LEAST_AT_WORK * rest_w:
+        return None
+    observation = f"it falls from {rest_w:.3g} W at rest to {run_w:.3g} W while the processor works"
+    way = "Check its unit and what it is wired to, or take another component."
+    return Objection(IGNORES_LOAD, label, observation, way, {"rest_w": rest_w, "run_w": run_w})
+
+
 def below_parts(
     named: Mapping[str, tuple[str, str]],
     covers: Mapping[str, Category],
@@ -310,18 +332,13 @@ def object_to_power(
     )
 
 
-def remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
-    """Yield sentences on figures that are unlike each other, though each may be true."""
-    totals = {name: time_and_energy(each) for name, each in stretches.items()}
-    yield from memory_remarks({name: j / s for name, (s, j) in totals.items() if s})
-    yield from twin_remarks(stretches)
-
-
-def memory_remarks(powers_w: Mapping[str, float]) -> Iterator[str]:
+def memory_remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
     """Yield sentences on RAPL's memory zones above their package, or far above another's.
 
-    `powers_w` are mean powers by zone. Both may be true: a socket may have all the memory.
+    Both may be true: a socket may have all the memory.
     """
+    totals = {name: time_and_energy(each) for name, each in stretches.items()}
+    powers_w = {name: energy_j / s for name, (s, energy_j) in totals.items() if s}
     memory_w = {name: w for name, w in powers_w.items() if kind_of(name) == "dram" and w > 0}
     advice = "Check the unit of its counter, or take --component cpu."
     for name, power_w in memory_w.items():
@@ -337,49 +354,57 @@ def memory_remarks(powers_w: Mapping[str, float]) -> Iterator[str]:
         )
 
 
-def twin_remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
-    """Yield a sentence on each counter that differs from its device's power by over `HELD_APART`.
+def object_to_twins(
+    labels: Mapping[str, str], stretches: Mapping[str, Sequence[Stretch]]
+) -> dict[str, Objection]:
+    """Return objections to each counter and its device's power (`POWER_TWIN`) that contradict it.
 
-    The power may be late by `POWER_LATE_S`. Both may be true: some cards' counter holds the whole
-    module, their power only the card.
+    The power may be late by `POWER_LATE_S`.
     """
+    objections: dict[str, Objection] = {}
     for name in stretches:
+        twin = f"{name}{POWER_TWIN}"
         pairs = [
-            (stretch.seconds, stretch.energy_j, twin.energy_j)
-            for stretch, twin in zip(
-                stretches[name], stretches.get(f"{name}{POWER_TWIN}", ()), strict=False
-            )
-            if stretch.seconds and stretch.energy_j is not None and twin.energy_j is not None
+            (stretch.seconds, stretch.energy_j, other.energy_j)
+            for stretch, other in zip(stretches[name], stretches.get(twin, ()), strict=False)
+            if stretch.seconds and stretch.energy_j is not None and other.energy_j is not None
         ]
         seconds, counter_j, power_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
         if seconds < SOME_S:
             continue
-        most_w = max(max(pair[1:]) / pair[0] for pair in pairs)
-        low_j, high_j = sorted((counter_j, power_j))
-        if high_j - most_w * POWER_LATE_S > HELD_APART * low_j:
-            yield (
-                f"{name}: its counter shows {counter_j:.3g} J and its power {power_j:.3g} J of the "
-                f"same {seconds:.3g} s. One of them is wrong, or covers more. Compare both with a "
-                "meter."
-            )
+        late_j = max(max(pair[1:]) / pair[0] for pair in pairs) * POWER_LATE_S
+        pair_labels = labels[name], labels[twin]
+        contradictions = object_to_pair(pair_labels, power_j, counter_j, HELD_APART, late_j)
+        objections |= zip((name, twin), contradictions, strict=False)
+    return objections
 
 
 def object_to_gauge(
     labels: tuple[str, str], power_j: float, gauge_j: float, step_j: float, held_share: float
-) -> Objection | None:
-    """Object to a power and the gauge of one supply, called `labels`, that contradict each other.
+) -> list[Objection]:
+    """Object to a battery's gauge and its power that contradict each other since the opening.
 
-    Their joules since the opening differ by more than the factor `MOST_APART`, or `HELD_APART` if
-    the power was the same for more than `MOSTLY_HELD` of the time; the gauge may be two steps off.
+    A gauge is late and may be two steps off; a power that was the same for more than `MOSTLY_HELD`
+    of the time has no such excuse.
     """
-    off_j, is_held = 2 * step_j, held_share > MOSTLY_HELD
-    apart = HELD_APART if is_held else MOST_APART
-    if gauge_j - off_j <= apart * power_j and power_j <= apart * (gauge_j + off_j):
-        return None
-    fault = "the power stands still" if is_held else "one of them counts in another unit"
+    apart = HELD_APART if held_share > MOSTLY_HELD else MOST_APART
+    return object_to_pair(labels, power_j, gauge_j, apart, 2 * apart * step_j)
+
+
+def object_to_pair(
+    labels: tuple[str, str], power_j: float, counter_j: float, apart: float, late_j: float
+) -> list[Objection]:
+    """Object to counter and power of one thing if their joules differ by more than a factor.
+
+    `labels` are those of counter and power, `late_j` what one may lag behind the other.
+    """
+    low_j, high_j = sorted((power_j, counter_j))
+    if high_j - late_j <= apart * low_j:
+        return []
     observation = (
-        f"{labels[0]} shows {power_j:.3g} J and {labels[1]} {gauge_j:.3g} J of the same time, so "
-        f"that {fault}"
+        f"{labels[0]} counted {counter_j:.3g} J, and {labels[1]} shows {power_j:.3g} J of the same "
+        "time: one of them stands still, has another unit, or covers more"
     )
-    facts = {"power_j": power_j, "gauge_j": gauge_j}
-    return Objection(CONTRADICTED, labels[0], observation, "Compare both with a meter.", facts)
+    facts = {"power_j": power_j, "counter_j": counter_j}
+    way = "Compare both with a meter."
+    return [Objection(CONTRADICTED, label, observation, way, facts) for label in labels]

@@ -8,7 +8,9 @@ from instrumentation.sources import coverage, standing
 from instrumentation.sources.standing import (
     ABOVE_TOTAL,
     BELOW_PART,
+    CONTRADICTED,
     DID_NOT_MOVE,
+    IGNORES_LOAD,
     ONE_VALUE,
     STANDS_STILL,
     TOO_LITTLE,
@@ -18,12 +20,14 @@ from instrumentation.sources.standing import (
     longest_frozen_row,
     memory_remarks,
     object_to_counter,
+    object_to_fall,
+    object_to_gauge,
     object_to_power,
     object_to_sensor,
     object_to_total,
+    object_to_twins,
     sentences,
     standstill_code,
-    twin_remarks,
 )
 
 
@@ -133,10 +137,13 @@ def test_memory_unlike_its_package_or_another_is_remarked(
     powers_w: tuple[float, ...], remarks: list[str]
 ) -> None:
     names = "package-0", "package-0/dram", "package-1", "package-1/dram"
-    shown = list(memory_remarks(dict(zip(names, powers_w, strict=True))))
+    shown = list(
+        memory_remarks({n: [Stretch(1.0, w)] for n, w in zip(names, powers_w, strict=True)})
+    )
     assert len(shown) == len(remarks)
     assert all(part in sentence for part, sentence in zip(remarks, shown, strict=True))
-    assert len(list(memory_remarks({"package-0": 5.0, "dram": 7.0}))) == 1
+    alone = {"package-0": [Stretch(1.0, 5.0)], "dram": [Stretch(1.0, 7.0)]}
+    assert len(list(memory_remarks(alone))) == 1
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,7 @@ def test_of_two_sources_that_contradict_each_other_none_has_joules(
 
 
 @pytest.mark.parametrize(
-    ("counter_w", "power_w", "seconds", "is_remarked"),
+    ("counter_w", "power_w", "seconds", "is_refused"),
     [
         (37.5, 65.4, 8, True),
         (65.4, 37.5, 8, True),
@@ -187,14 +194,51 @@ def test_of_two_sources_that_contradict_each_other_none_has_joules(
         (0.0, 65.4, 8, True),
     ],
 )
-def test_a_counter_unlike_its_power_is_remarked(
-    counter_w: float, power_w: float, seconds: int, is_remarked: bool
+def test_a_counter_and_a_power_of_one_card_that_differ_have_no_joules(
+    counter_w: float, power_w: float, seconds: int, is_refused: bool
 ) -> None:
     twins = {
         name: [Stretch(1.0, w)] * seconds
         for name, w in (("gpu-0", counter_w), ("gpu-0/power", power_w))
     }
-    assert bool(list(twin_remarks(twins))) == is_remarked
+    objections = object_to_twins({name: name for name in twins}, twins)
+    assert objections.keys() == (twins.keys() if is_refused else set())
+    assert {objection.code for objection in objections.values()} <= {CONTRADICTED}
+
+
+@pytest.mark.parametrize(
+    ("power_j", "gauge_j", "held_share", "is_refused"),
+    [
+        (100.0, 100.0, 0.9, False),
+        (100.0, 140.0, 0.9, True),  # the power stood still
+        (100.0, 140.0, 0.1, False),
+        (100.0, 360.0, 0.1, True),  # another unit
+        (360.0, 100.0, 0.1, True),
+    ],
+)
+def test_a_power_unlike_its_gauge_is_refused_with_it(
+    power_j: float, gauge_j: float, held_share: float, is_refused: bool
+) -> None:
+    objections = object_to_gauge(("gauge", "power"), power_j, gauge_j, 3.0, held_share)
+    assert [objection.label for objection in objections] == ["gauge", "power"] * is_refused
+
+
+@pytest.mark.parametrize(
+    ("run_w", "busy_s", "is_refused"),
+    [
+        (1.5, 20.0, True),  # kW above 1 kW
+        (70.0, 20.0, True),
+        (90.0, 20.0, False),
+        (160.0, 20.0, False),
+        (1.5, 2.0, False),  # hardly any work
+    ],
+)
+def test_a_power_that_falls_while_the_processor_works_is_refused(
+    run_w: float, busy_s: float, is_refused: bool
+) -> None:
+    rests, runs = [Stretch(10.0, 1000.0)] * 2, [Stretch(10.0, 10 * run_w)] * 2
+    objection = object_to_fall("system", rests, runs, busy_s)
+    assert (objection.code if objection else None) == (IGNORES_LOAD if is_refused else None)
 
 
 def test_a_late_total_is_not_below_its_part() -> None:

@@ -101,6 +101,8 @@ class NvmlSource(PolledSource):
                     counters[name] = partial(read_stamped, partial(library.energy_uj, device))
                     with suppress(OSError):
                         library.power_uw(device)
+                        if library.is_superchip(device):
+                            continue  # its power is that of the card only
                         powers[f"{name}{POWER_TWIN}"] = partial(library.power_uw, device)
                 else:
                     library.power_uw(device)
