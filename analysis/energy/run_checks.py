@@ -101,44 +101,20 @@ def own_share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
     return own_s / (took_s if at_rest else busy_s), at_rest
 
 
-@dataclass(frozen=True)
-class WholeAgainstParts:
-    """Runs in which package and memory (RAPL) took more than the whole machine (meter).
+def shares_of_parts(energy: pl.DataFrame) -> list[float]:
+    """Return processor's and memory's joules (RAPL) as shares of the whole machine's (meter).
 
-    `memory` is whether the machine has a DRAM zone.
-    """
-
-    runs: int
-    memory: bool
-    exceeding: int
-    worst_ratio: float | None
-    modelled: bool
-
-
-def against_parts(energy: pl.DataFrame) -> WholeAgainstParts:
-    """Compare processor's and memory's joules (RAPL) with the whole machine's (meter).
-
-    Several packages or memories are added up. Domains inside a package (core, uncore) and psys are
-    not separate parts and do not count.
+    There is one of each run with these. Several packages or memories are added up. Domains inside a
+    package (core, uncore) and psys are not separate parts and do not count.
     """
     runs = energy.filter(pl.col("energy_j").is_not_null(), phase="all")
     rapl = runs.filter(source="rapl")
     package = "package" if "package" in set(rapl["component"]) else "package-0"
-    parts = (
-        rapl.filter(pl.col("component").is_in([package, "dram"]))
-        .group_by("run_id")
-        .agg(pl.col("energy_j").sum().alias("parts_j"))
-    )
+    parts = rapl.filter(pl.col("component").is_in([package, "dram"]))
     metered = runs.filter(pl.col("source") != "rapl", pl.col("energy_j") > 0, component="system")
-    joined = parts.join(metered, on="run_id")
-    ratios = [float(r) for r in joined["parts_j"] / joined["energy_j"]]
-    return WholeAgainstParts(
-        runs=len(ratios),
-        memory="dram" in set(rapl["component"]),
-        exceeding=sum(ratio > 1 for ratio in ratios),
-        worst_ratio=max(ratios, default=None),
-        modelled=bool((joined["origin"] == "modelled").any()),
-    )
+    sums = parts.group_by("run_id").agg(pl.col("energy_j").sum().alias("parts_j"))
+    joined = sums.join(metered, on="run_id")
+    return [float(share) for share in joined["parts_j"] / joined["energy_j"]]
 
 
 @dataclass(frozen=True)

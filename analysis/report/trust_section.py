@@ -136,7 +136,13 @@ def cross_checks(results: Results) -> Iterator[list[str]]:
         finding += f"; in {pair.apart} of them beyond what both intervals allow"
         verdict = DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
         yield [reference, pair.other, finding, verdict]
-    yield from _whole_rows(run_checks.against_parts(results.energy))
+    if shares := run_checks.shares_of_parts(results.energy):
+        memory = "CPU package and RAM (RAPL)", "CPU package (RAPL; no DRAM zone)"
+        parts = memory["dram" not in set(results.energy["component"])]
+        exceeding = sum(share > 1 for share in shares)
+        finding = f"at most {words.rounded(max(shares) * 100)} % of it, in {len(shares)} runs"
+        finding += f"; more than the whole in {exceeding} of them" * bool(exceeding)
+        yield [parts, "whole system (meter)", finding, DISAGREES if exceeding else AGREES]
 
 
 def readers_row(agreement: readers.Agreement) -> tuple[str, str]:
@@ -179,21 +185,6 @@ def _clock(results: Results) -> str:
         f"({len(suite.clock)} round trips, {count(len(clock.models), 'boot')}, "
         f"skew {words.rounded(skew_ppm)} ppm){missing}"
     )
-
-
-def _whole_rows(compared: run_checks.WholeAgainstParts) -> Iterator[list[str]]:
-    """Yield the row on whether RAPL's parts exceed the whole system of the meter."""
-    if not compared.runs or compared.worst_ratio is None:
-        return
-    parts = "CPU package and RAM (RAPL)" if compared.memory else "CPU package (RAPL; no DRAM zone)"
-    sources = [parts, "whole system (meter)"]
-    worst = words.rounded(compared.worst_ratio * 100)
-    if not compared.exceeding:
-        yield [*sources, f"never more than {worst} % of it, in {compared.runs} runs", AGREES]
-        return
-    why = say(f"trust.whole.{'modelled' if compared.modelled else 'measured'}")
-    text = f"more in {compared.exceeding} of {compared.runs} runs, {worst} % of it at worst: {why}"
-    yield [*sources, text, DISAGREES]
 
 
 def _work(results: Results) -> Blocks:
