@@ -172,7 +172,7 @@ def describe(machine: Machine, minutes: float, size_bytes: int) -> Iterator[str]
     by = machine.aes_driver or "a driver not loaded yet"
     yield f"cipher    AES-XTS by {by}; processor {aes} AES instructions"
     file = f"a file of {size_bytes // MIB} MiB there"
-    yield f"plan      {file}, with and without dm-crypt, for about {minutes:g} minutes"
+    yield f"plan      {file}, with dm-crypt and without, about {minutes:g} minutes"
     if machine.missing_packages:
         yield f"installs  {', '.join(machine.missing_packages)}; removed again at the end"
     for entry, programs in machine.left_out.items():
