@@ -162,21 +162,32 @@ def comparisons(
         blocks = sorted(by_block[0].keys() & trials)
         sides = [[side[block] for block in blocks] for side in (by_block[0], trials)]
         joules = [[t.energy_j[component] or 0.0 for t in side] for side in sides]
-        if (comparison := compare(joules[0], joules[1], DeclaredAnalysis.margin)) is not None:
-            mean_j = list(map(fmean, joules))
-            mean_s = [fmean(t.window_s[component] for t in side) for side in sides]
+        seconds = [[t.window_s[component] for t in side] for side in sides]
+        watts = [
+            [j / s for j, s in zip(*side, strict=True)]
+            for side in zip(joules, seconds, strict=True)
+        ]
+        energy, time, power = (
+            compare(base, other, DeclaredAnalysis.margin)
+            for base, other in (joules, seconds, watts)
+        )
+        if energy is not None and time is not None and power is not None:
+            mean_j, mean_s = (list(map(fmean, pair)) for pair in (joules, seconds))
             error_j = [fmean(t.statistical_j[component] for t in side) for side in sides]
             pair = (mean_j[0], mean_s[0]), (mean_j[1], mean_s[1])
             shares = error_j[0] / mean_j[0], error_j[1] / mean_j[1]
             error = math.hypot(instrument_error(terms, [pair]), *shares)
-            computed.append((result.command, replace(comparison, systematic=error)))
-    family = judge_comparisons([comparison for _, comparison in computed])
+            energy, power = (replace(c, systematic=error) for c in (energy, power))
+            computed.append((result.command, energy, power, time))
+    family = judge_comparisons([energy for _, energy, *_ in computed])
     return tuple(
         ContrastResult(
             *(results[0].command, name, False, (), c.n, c.ratio, c.low, c.high),
             verdict=str(words.verdict_of(c, modes=False)),
+            time=replace(time.estimate, n=time.n),
+            power=replace(power.estimate, n=power.n),
         )
-        for (name, _), c in zip(computed, family, strict=True)
+        for (name, _, power, time), c in zip(computed, family, strict=True)
     )
 
 

@@ -81,6 +81,9 @@ def test_joules_of_two_commands_and_their_verdict(bench: Bench, capsys: Captured
     assert (compared.base, compared.other, compared.blocks) == ("two", "three", 3)
     assert compared.ratio == pytest.approx(1.5)
     assert compared.verdict == "significant increase"
+    assert compared.time is not None and compared.power is not None
+    assert compared.time.mean * compared.power.mean == pytest.approx(1.5)
+    assert (compared.time.n, compared.power.n) == (3, 3)
     shown = capsys.readouterr().out
     assert "three against two: +50" in shown and "Seed of the order: 1." in shown
     assert "of the mean of 3 runs" in shown
