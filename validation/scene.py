@@ -24,7 +24,6 @@ from lab.state import REPOSITORY, LabState, Layout
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
-INVENTORY = REPOSITORY / "ansible" / "inventory" / "lab"
 SSH_LIMIT_S, MODULE_LIMIT_S = 120.0, 1800.0
 # A dead link is to be noticed soon, but a guest on a busy machine is slow to answer.
 QUICK = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
@@ -32,15 +31,19 @@ QUICK = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
 @dataclass(frozen=True)
 class Scene:
-    """A lab; `folder` is for trials and their logs, `build` for what the plays build."""
+    """A lab; `folder` is for trials and their logs, `build` for what the plays build.
+
+    `disks` names a model of disks, whose inventory has the same name; "" is that of a usual lab.
+    """
 
     folder: Path
     layout: Layout
     build: Path
     say: Say
+    disks: str = ""
 
     @classmethod
-    def at(cls, folder: Path) -> Scene:
+    def at(cls, folder: Path, disks: str = "") -> Scene:
         """Return a scene whose messages go to the terminal and, with their time, to `log.txt`."""
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -50,7 +53,12 @@ class Scene:
             with (folder / "log.txt").open("a", encoding="utf-8") as log:
                 log.write(stamped + "\n")
 
-        return cls(folder, Layout(folder / "lab"), folder / "build", say)
+        return cls(folder, Layout(folder / "lab"), folder / "build", say, disks)
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory of the lab."""
+        return REPOSITORY / "ansible" / "inventory" / (self.disks or "lab")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -93,12 +101,13 @@ class Scene:
     def ready(self) -> None:
         """Start and provision the lab with the present sources; raises LabError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
+        options = lifecycle.LabOptions(disks=self.disks)
+        lifecycle.up(self.layout, self.say, options)
         if self._provisioned():
             return
         self.say("lab: provisioning failed; starting a new one")
         lifecycle.down(self.layout)
-        lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
+        lifecycle.up(self.layout, self.say, options)
         if not self._provisioned():
             raise LabError(f"site.yml fails in the lab: see {self._log}")
 
@@ -109,7 +118,7 @@ class Scene:
     def _provisioned(self) -> bool:
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         playbook = REPOSITORY / "ansible" / "playbooks" / "site.yml"
-        argv = [program, "-i", str(INVENTORY), str(playbook)]
+        argv = [program, "-i", str(self.inventory), str(playbook)]
         with self._log.open("w", encoding="utf-8") as log:
             result = subprocess.run(
                 argv, env=self.environment, stdout=log, stderr=subprocess.STDOUT, check=False
@@ -180,7 +189,7 @@ class Scene:
     def session_argv(self, verb: str, suite_dir: Path, target: Path | None = None) -> list[str]:
         """Return the controller's command, `run` or `resume`, for this resolved target or ours."""
         argv = module_command("controller", verb, str(suite_dir))
-        argv += ["--no-report", "--inventory", str(INVENTORY)]
+        argv += ["--no-report", "--inventory", str(self.inventory)]
         return [*argv, "--target", str(target or self.target_file)]
 
     def run(self, work: Callable[[], int], keep_lab: bool, results: Path) -> int:

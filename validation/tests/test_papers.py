@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from analysis.published.claims import claims
+from analysis.published.tables import claim_table
+from analysis.stats.results import results
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
+from controller.planning.suites import load_suite
+from lab import devices
 from validation import papers
 from validation.bench import Figure
 from validation.papers import Ran
@@ -78,12 +83,12 @@ def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
 def test_each_entry_has_our_share_with_a_target_in_the_papers_suite(
     synthetic: Suite,
 ) -> None:
-    large = shares("paper", synthetic, 0.05)
+    large = shares("paper-2011", synthetic, 0.05)
     assert {figure.meets for figure in large} == {False}
     assert len(large) == len(
         {run.workload for run in synthetic.runs if run.phases} - {"drift_check"}
     )
-    assert {figure.meets for figure in shares("paper", synthetic, 1e-6)} == {True}
+    assert {figure.meets for figure in shares("paper-2011", synthetic, 1e-6)} == {True}
     assert {figure.meets for figure in shares("block-sizes", synthetic, 0.05)} == {None}
 
 
@@ -99,6 +104,23 @@ def test_an_unknown_suite_is_refused_with_the_nearest_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        papers.main(["papre"])
+        papers.main(["paper-201"])
     assert ended.value.code == 2
-    assert "did you mean paper?" in capsys.readouterr().err
+    assert "did you mean paper-2011?" in capsys.readouterr().err
+
+
+def test_every_suite_of_a_claim_runs_but_the_one_with_a_closed_product() -> None:
+    assert {claim.suite for claim in claims()} - set(papers.SUITES) == {"media-closed"}
+
+
+@pytest.mark.parametrize("suite", papers.LABS["media"])
+def test_the_labs_media_are_those_that_its_suites_need(suite: str) -> None:
+    assert set(load_suite(suite).disks) <= set(devices.find("media").behaviours)
+
+
+def test_each_claim_of_a_run_counts_once_by_its_verdict(tmp_path: Path) -> None:
+    write_papers_suite(tmp_path / "suite")
+    row = papers.lab_row(Ran("papers", tmp_path / "suite", 90.0, ""))
+    claimed = claim_table(results(tmp_path / "suite"))
+    assert row.agree + row.disagree + row.open + row.not_comparable == claimed["claim"].n_unique()
+    assert (row.minutes, row.figures >= row.comparable > 0) == (1.5, True)
