@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
-from operator import truediv
 from typing import Literal
 
 import polars as pl
-from scipy.special import ndtr
 
 from analysis.published.conditions import MEDIA, Compared, differences
 from analysis.published.counterparts import (
@@ -41,11 +39,10 @@ class ComparedFigure:
 
     `entry` and `configuration` are the suite's. The ratios within a group of comparable figures
     are to its reference, `against`: the figure without encryption if there is one, else the first
-    that both have. They are None on the reference itself. `plain_values` are the published figure
-    and ours in plain units (s, B/s, operations/s). `joules` are ours for a unit (`joules_per`) of
-    the same work. Machines differ, so only the ratios can be compared. `differs` has the conditions
-    that differ here; `stands_in` the sizes of ours that replace the paper's, and `scales` whether
-    the paper's own figures are in proportion to them.
+    that both have. They are None on the reference itself. `joules` are ours for a unit
+    (`joules_per`) of the same work. Machines differ, so only the ratios can be compared. `differs`
+    has the conditions that differ here; `stands_in` the sizes of ours that replace the paper's, and
+    `scales` whether the paper's own figures are in proportion to them.
     """
 
     published: Published
@@ -58,7 +55,6 @@ class ComparedFigure:
     published_ratio: float | None
     measured: Estimate | None
     measured_ratio: Comparison | None
-    plain_values: tuple[float, float] | None
     joules: Estimate | None
     joules_per: str
     stands_in: tuple[int, ...]
@@ -70,10 +66,6 @@ class ComparedFigure:
     def comparable(self) -> bool:
         """Whether ours was measured under the paper's conditions, as far as both are recorded."""
         return not self.differs and (not self.stands_in or self.scales)
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        return (*group_of(self.published), self.counterpart.note)
 
     @property
     def published_half_log(self) -> float:
@@ -300,7 +292,6 @@ def _compare(
     if mine.ratio:
         published_ratio = counterpart.stated_ratio(figure.usable)
         ratio = compare_pairs(suite, dict.fromkeys(mine.ratio, 1.0), mine.ratio)
-    mean = estimate_of(mine.plain)
     against = "" if reference is None else reference.counterpart.member
     against = counterpart.singles[0].against or against
     asked, per = for_joules(counterpart)
@@ -327,7 +318,6 @@ def _compare(
         published_ratio=published_ratio,
         measured=estimate_of(mine.values),
         measured_ratio=ratio,
-        plain_values=(mine.plain_figure, mean.mean) if mean and not counterpart.says else None,
         joules=joules,
         joules_per=per,
         stands_in=runs.stands_in(mine.entry, mine.configuration, counterpart),
@@ -377,8 +367,6 @@ def _but_size(p: Published) -> tuple[object, ...]:
 Verdict = Literal["agrees", "same direction", "opposite", "inconclusive"]
 VERDICTS: tuple[Verdict, ...] = ("agrees", "same direction", "opposite", "inconclusive")
 CLOSE = 1.25  # a ratio certainly within this factor of the published one agrees
-NORMAL_95 = 1.959964
-APART = 1.02  # two algorithms nearer than this are in no order
 _SPOILT = re.compile(r"(^|[.;] )(value|copy): ")
 
 
@@ -403,20 +391,6 @@ def verdict_on_ratio(published: float, measured: Comparison, half_log: float = 0
     return "same direction" if (measured.ratio > 1) == (published > 1) else "opposite"
 
 
-def chance_of_agreement(published: float, measured: Comparison, half_log: float = 0.0) -> float:
-    """Return the probability that a ratio with this interval would agree if nothing differed."""
-    if measured.low is None or measured.high is None or measured.low <= 0:
-        return 0.0
-    half_width = math.log(measured.high / measured.low) / 2
-    room, sigma = math.log(CLOSE) - math.hypot(half_width, half_log), half_width / NORMAL_95
-    if room <= 0:
-        return 0.0
-    apart = -math.log(published)
-    if sigma <= 0:
-        return float(abs(apart) <= room)
-    return float(ndtr((room - apart) / sigma) - ndtr((-room - apart) / sigma))
-
-
 def is_spoilt(figure: Published) -> bool:
     """Return whether the value itself is doubtful, and not only its unit or context.
 
@@ -428,7 +402,7 @@ def is_spoilt(figure: Published) -> bool:
 def verdict_on(row: ComparedFigure) -> Verdict | None:
     """Return the verdict on one figure; None if it cannot be compared, or does not count.
 
-    Ranks are compared only by their order (`_order`), as their ratio has no meaning.
+    Nor has a rank one, as the ratio of two has no meaning.
     """
     ratios = row.cost_ratios
     if (
@@ -443,58 +417,7 @@ def verdict_on(row: ComparedFigure) -> Verdict | None:
     return verdict_on_ratio(*ratios, row.published_half_log)
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Counts over figures: each verdict, agreement by chance, and pairs in the same order.
-
-    `not_comparable` are those whose conditions differ.
-    """
-
-    words: dict[Verdict, int]
-    by_chance: float
-    same_order: int
-    pairs: int
-    not_comparable: int
-
-    @property
-    def ratios(self) -> int:
-        return sum(self.words.values())
-
-
-def count_agreement(rows: Sequence[ComparedFigure]) -> Agreement:
-    """Count the agreement of all figures of a paper, or of one of its places."""
-    verdicts = [(row, verdict_on(row)) for row in rows]
-    counts = {w: sum(verdict == w for _, verdict in verdicts) for w in VERDICTS}
-    same, pairs = _order(rows)
-    chances = [
-        chance_of_agreement(*ratios, row.published_half_log)
-        for row, verdict in verdicts
-        if verdict is not None and (ratios := row.cost_ratios) is not None
-    ]
-    apart = sum(not row.comparable for row in rows)
-    return Agreement(counts, sum(chances), same, pairs, apart)
-
-
-def _order(rows: Iterable[ComparedFigure]) -> tuple[int, int]:
-    """Count pairs of a group that differ in both: those in the same order, and all."""
-    groups: dict[tuple[object, ...], list[ComparedFigure]] = {}
-    for row in rows:
-        values = row.plain_values
-        if row.comparable and values and min(values) > 0 and not is_spoilt(row.published):
-            groups.setdefault(row.group, []).append(row)
-    agreements = []
-    for same in groups.values():
-        for a, b in combinations(same, 2):
-            if _are_comparable(same, a, b) and a.plain_values and b.plain_values:
-                published, ours = map(math.log, map(truediv, a.plain_values, b.plain_values))
-                if min(abs(published), abs(ours)) > math.log(APART):
-                    agreements.append((published > 0) == (ours > 0))
-    return sum(agreements), len(agreements)
-
-
-def _are_comparable(group: Sequence[ComparedFigure], a: ComparedFigure, b: ComparedFigure) -> bool:
-    """Return whether two figures are of one entry of ours, or neither entry has both figures."""
-    if a.published is b.published or a.entry == b.entry:
-        return a.entry == b.entry
-    has = {(row.entry, id(row.published)) for row in group}
-    return (a.entry, id(b.published)) not in has or (b.entry, id(a.published)) not in has
+def count_verdicts(rows: Sequence[ComparedFigure]) -> dict[Verdict, int]:
+    """Count the verdicts on figures of a paper, or of one of its places."""
+    counts = Counter(map(verdict_on, rows))
+    return {verdict: counts[verdict] for verdict in VERDICTS}

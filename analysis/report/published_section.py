@@ -8,11 +8,10 @@ from analysis.published import claims, reference
 from analysis.published.claims import Claim, DecidedClaim, DecidedRatio, decide_claims
 from analysis.published.compared_figures import (
     CLOSE,
-    Agreement,
     ComparedFigure,
     Verdict,
     compare_figures,
-    count_agreement,
+    count_verdicts,
     verdict_on,
 )
 from analysis.published.reference import Published, citations, published
@@ -36,16 +35,13 @@ def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
     by_place: dict[str, list[ComparedFigure]] = {}
     for row in rows:
         by_place.setdefault(row.published.place, []).append(row)
-    summary = [(place, part, count_agreement(part)) for place, part in by_place.items()]
-    columns: Fields[tuple[str, list[ComparedFigure], Agreement]] = {
+    summary = [(place, part, count_verdicts(part)) for place, part in by_place.items()]
+    columns: Fields[tuple[str, list[ComparedFigure], dict[Verdict, int]]] = {
         "Where": lambda entry: entry[0],
         "What": lambda entry: _quantities(entry[1]),
         "Figures": lambda entry: str(len(entry[1])),
-        "Ratios": lambda entry: str(entry[2].ratios),
-        "Agree": lambda entry: str(entry[2].words["agrees"]),
-        "Pairs in the same order": lambda entry: (
-            f"{entry[2].same_order} of {entry[2].pairs}" if entry[2].pairs else words.NOTHING
-        ),
+        "Ratios": lambda entry: str(sum(entry[2].values())),
+        "Agree": lambda entry: str(entry[2]["agrees"]),
     }
     caption = "Published, and in this suite: how much agrees"
     page = view.table_of(caption, summary, columns, words=2)
@@ -266,27 +262,19 @@ def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
 
 def sentences(rows: list[ComparedFigure]) -> list[str]:
     """Return sentences on how far a paper's figures agree with ours."""
-    agreed = count_agreement(rows)
-    apart = agreed.not_comparable
+    counts = count_verdicts(rows)
+    apart = sum(not row.comparable for row in rows)
     other = [say("published.conditions", figures=count(apart, "figure"))] * bool(apart)
-    if not agreed.ratios:
+    if not any(counts.values()):
         return [say("published.no-ratio"), *other]
-    parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in agreed.words.items() if n]
-    text = [
-        say(
-            "published.agreement",
-            ratios=count(agreed.ratios, "ratio"),
-            parts=words.listed(parts),
-            factor=f"{CLOSE:g}",
-            chance=f"{agreed.by_chance:.1f}",
-        )
-    ]
+    parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in counts.items() if n]
+    ratios = count(sum(counts.values()), "ratio")
+    stated = say(
+        "published.agreement", ratios=ratios, parts=words.listed(parts), factor=f"{CLOSE:g}"
+    )
     if all(row.measured_ratio.low is None for row in rows if row.measured_ratio is not None):
-        text.append(say("published.one-block"))
-    if agreed.pairs:
-        pairs = count(agreed.pairs, "pair")
-        text.append(say("published.order", pairs=pairs, same=str(agreed.same_order)))
-    return text + other
+        return [stated, say("published.one-block"), *other]
+    return [stated, *other]
 
 
 def value(figure: Published) -> str:

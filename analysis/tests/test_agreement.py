@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
@@ -16,9 +15,8 @@ from scipy import stats
 from analysis.published import reference
 from analysis.published.compared_figures import (
     ComparedFigure,
-    chance_of_agreement,
     compare_figures,
-    count_agreement,
+    count_verdicts,
     find_configuration,
     is_spoilt,
     verdict_on,
@@ -197,12 +195,11 @@ def test_rsa_decrypts_one_block_whatever_the_size(rows: Rows) -> None:
     assert single_block[0] == pytest.approx(block[0] * MB / 190, rel=0.05)
 
 
-def test_ranks_are_compared_by_order_only(rows: Rows) -> None:
+def test_ranks_have_no_verdict(rows: Rows) -> None:
     ranks = [r for r in rows["verma"] if r.published.quantity == "rank"]
     assert len(ranks) > 1
     ranks = [replace(r, stands_in=()) for r in ranks]  # as if all ten sizes were here
     assert all(verdict_on(r) is None for r in ranks)
-    assert count_agreement(ranks).pairs > 0
 
 
 def test_throughputs_of_different_sizes_are_compared(rows: Rows) -> None:
@@ -224,10 +221,6 @@ def test_aes_without_its_instructions_is_compared_with_the_same_ciphers(rows: Ro
     assert ratios == pytest.approx([60 / 2000, 60 / 90], rel=0.05)
     large = find_rows(rows["verma"], place="Table II", subject="AES-128")
     assert {r.entry for r in large} == {"cipher_modes-large", "cipher_modes-no-aes"}
-    pair = [r for r in rows["verma"] if r.group == aes[0].group]
-    # Four ciphers are six pairs, but DES and Blowfish take the same 2 s; without its instructions
-    # AES stands beside three of the others.
-    assert count_agreement(pair).pairs == 5 + 3
 
 
 def test_rsa_has_two_counterparts(rows: Rows) -> None:
@@ -247,7 +240,7 @@ def test_a_disk_of_unknown_kind_stands_for_none_of_three(rows: Rows) -> None:
     of_media = [r for r in rows["sassani"] if r.counterpart.note == "TrueCrypt format"]
     assert len({r.published.device.split()[0] for r in of_media if r.published.device}) == 3
     assert all("on a disk of unknown kind" in r.differs for r in of_media if r.published.device)
-    assert count_agreement(of_media).ratios == 0
+    assert not any(count_verdicts(of_media).values())
 
 
 def test_a_size_stands_in_only_where_the_papers_figures_scale(rows: Rows) -> None:
@@ -276,7 +269,7 @@ def test_a_figure_of_another_size_and_with_fsync_is_not_comparable(papers: Resul
     assert verdict_on(written) is None
     read = find_row(rows, configuration="opal", quantity="time", phase="read-small")
     assert read.differs == () and verdict_on(read) is not None
-    assert count_agreement(rows).not_comparable == 4
+    assert sum(not row.comparable for row in rows) == 4
     shown = cells(published_section.tables(papers, [written]))
     assert "not comparable: here a file of 384 MiB, with fsync" in shown
 
@@ -311,22 +304,6 @@ def test_the_papers_own_interval_counts() -> None:
     assert verdict_on_ratio(0.80, compared(1.5, 1.4, 1.6), half_log=0.3) == "inconclusive"
 
 
-def test_agreement_by_chance_is_counted() -> None:
-    """Of ratios within 1.25 of 1 most would agree without any effect, of others none."""
-    precise, rough = (1.0, 0.98, 1.02), (1.0, 0.7, 1.4)
-    assert chance_of_agreement(1.05, compared(*precise)) == pytest.approx(1, abs=1e-6)
-    assert chance_of_agreement(1.60, compared(*precise)) == pytest.approx(0, abs=1e-6)
-    assert chance_of_agreement(1.05, compared(*rough)) == 0  # too rough to agree with anything
-    generator = np.random.default_rng(1)
-    sigma = math.log(1.1) / 1.959964
-    drawn = [
-        compared(math.exp(x), math.exp(x) / 1.1, math.exp(x) * 1.1)
-        for x in generator.normal(0, sigma, 4000)
-    ]
-    share = np.mean([verdict_on_ratio(1.12, comparison) == "agrees" for comparison in drawn])
-    assert chance_of_agreement(1.12, drawn[0]) == pytest.approx(share, abs=0.03)
-
-
 def test_rates_are_turned_into_costs(rows: Rows) -> None:
     serpent = find_row(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
     ratios = known(serpent.cost_ratios)
@@ -344,15 +321,6 @@ def test_a_spoilt_figure_and_ratios_to_it_have_no_verdict(rows: Rows) -> None:
         r for r in rows["analiza"] if r.reference and is_spoilt(r.reference) and r.cost_ratios
     )
     assert verdict_on(base) is None
-
-
-def test_pairs_are_counted_within_their_group(rows: Rows) -> None:
-    every = find_rows(rows["verma"], entry="table-iii", size_bytes=36_002)
-    table = [r for r in every if r.entry == "cipher_modes"]
-    assert [r.published.value for r in table] == [4, 13, 6, 3]  # DES, 3DES, AES, Blowfish
-    counts = count_agreement(table)
-    # Here AES is the fastest, then Blowfish, DES, 3DES: two pairs with AES stand otherwise.
-    assert (counts.pairs, counts.same_order) == (6, 4)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +364,6 @@ def test_a_loss_is_of_the_sizes_that_the_text_means(rows: Rows) -> None:
     assert ratios is not None
     assert ratios[0] == pytest.approx(1.25)
     assert ratios[1].ratio == pytest.approx(cost, rel=0.05)
-    assert lost.plain_values is None  # a loss is in no order with others
 
 
 def test_a_figure_goes_with_the_disk_of_its_medium(papers: Results) -> None:
