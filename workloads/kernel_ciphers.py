@@ -1,24 +1,23 @@
 """The kernel's ciphers in memory, one by one and in cascades, as dm-crypt would call them.
 
 After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figure 1 (VeraCrypt's
-benchmark on 50 MB), and like `cryptsetup benchmark`, which uses the same interface but runs both
-directions together for a fixed time, so that their energy could not be separated.
+benchmark on 50 MB). `cryptsetup benchmark` uses the kernel's interface for programs (AF_ALG), which
+is deprecated since Linux 7.2 and missing in hardened kernels, and runs both directions together,
+so that their energy could not be separated.
 """
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import socket
 from dataclasses import dataclass
 from typing import ClassVar
 
 from contract.parameters import Parameter
-from workloads import lists
+from workloads import lists, programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 from workloads.child import Child, repeat
-from workloads.children.kernel_ciphers import CipherJob, restriction
+from workloads.children.kernel_ciphers import CipherJob
 from workloads.children.serving import MissingError
 
 KIB = 1 << 10
@@ -36,19 +35,21 @@ PAPER_CASCADES = (
 class KernelCiphers(Workload):
     """Phases `<cipher>-<mode>-<bits>.encrypt` and `.decrypt`, then the cascades in XTS.
 
-    A child process sends the kernel one request after the other (AF_ALG), for `seconds`, on each of
-    its `threads`: one, as dm-crypt has for a single stream, or all, as VeraCrypt's benchmark has
-    (eight in the paper). Each request is copied into the kernel once, which is part of the figure,
-    and has one initial value; dm-crypt takes one for each sector and copies nothing. `request_kib`
-    is large so that the child's code has a small share: its report, which is saved, has `user_s`
-    for that code and `system_s` for the kernel. Each cipher is first checked by known answers. The
-    kernel has no cascade as one cipher: a cascade is one pass for each of its ciphers, as in
-    stacked mappings; its bytes are counted once. Ciphers that this kernel lacks are left out.
+    A child process writes through dm-crypt to a disk that discards everything, and reads zeros
+    through it, for `seconds`, on each of its `threads`: one, as dm-crypt has for a single stream,
+    or all, as VeraCrypt's benchmark has (eight in the paper). Nothing is copied, and each sector of
+    4 KiB has its initial value. `request_kib` is large so that the child's code has a small share:
+    its report, which is saved, has `user_s` for that code and `system_s` for the kernel. Each
+    cipher is first checked by known answers. A cascade is one mapping on the other, as VeraCrypt's
+    volumes have here; its bytes are counted once. `drivers` are measured, too, by the kernel's
+    names; else the kernel takes the one of highest priority, which the report has. Ciphers and
+    drivers that this kernel lacks are left out.
     """
 
     name = "kernel_ciphers"
     summary = "the kernel's ciphers in memory, encrypting and decrypting"
     program = "the kernel's ciphers"
+    programs = ("dmsetup", "losetup")
     parameters = (
         lists.some_of("ciphers", CIPHERS, "as the kernel names them"),
         lists.some_of("modes", "xts,cbc", "of xts and cbc", MODES),
@@ -58,7 +59,8 @@ class KernelCiphers(Workload):
         lists.some_of(
             "cascades", PAPER_CASCADES, "in XTS with 256 bits; the first is applied last"
         ),
-        Parameter("request_kib", 256, "KiB", "what the kernel is given at a time", minimum=4),
+        lists.some_of("drivers", "", "of a cipher in a mode, as in /proc/crypto: xts-aes-lib"),
+        Parameter("request_kib", 256, "KiB", "of one request, a multiple of 4", minimum=4),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
         Parameter("threads", 1, "", "how many requests at a time; 0: as many as CPUs", minimum=0),
     )
@@ -74,23 +76,19 @@ class KernelCiphers(Workload):
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         reasons = super().requires(parameters, assets)
         try:
-            with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as probe:
-                probe.bind(("skcipher", "cbc(aes)"))
-        except OSError as error:
-            reason = errno.errorcode.get(error.errno or 0, str(error))
-            reasons.append(
-                f"{self.name} needs the kernel's interface to its ciphers (AF_ALG), which answers "
-                f"{reason}: load the module algif_skcipher, or take a kernel that has it "
-                f"(CONFIG_CRYPTO_USER_API_SKCIPHER).{restriction()}"
-            )
+            programs.run(["dmsetup", "version"])
+        except WorkloadError as error:
+            reasons.append(f"{self.name} needs the kernel's device-mapper, and root: {error}")
         return reasons
 
     def check(self, parameters: Parameters) -> None:
         planned(parameters)
+        if (kib := int(parameters["request_kib"])) % 4:
+            raise WorkloadError("request-without-sectors", kib=kib)
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        # Two of our buffers, and the kernel's copy.
-        return Needs(memory_bytes=3 * threads(parameters) * int(parameters["request_kib"]) * KIB)
+        # Our buffer, and the kernel's encrypted copy.
+        return Needs(memory_bytes=2 * threads(parameters) * int(parameters["request_kib"]) * KIB)
 
     def run(self, context: Context) -> None:
         missing: dict[str, list[str]] = {}
@@ -100,7 +98,7 @@ class KernelCiphers(Workload):
                 try:
                     for direction in DIRECTIONS:
                         requests = (direction, request_bytes, threads(context.parameters))
-                        job = CipherJob(row.ciphers, row.mode, row.key_bits, *requests)
+                        job = CipherJob(row.ciphers, row.mode, row.key_bits, row.driver, *requests)
                         work, steps = repeat(context, child, f"{row.name}.{direction}", job)
                         work.add(bytes=steps * request_bytes, operations=steps)
                 except MissingError as error:
@@ -111,15 +109,16 @@ class KernelCiphers(Workload):
 
 @dataclass(frozen=True)
 class Row:
-    """A cipher or cascade; the last of `ciphers` is applied first."""
+    """A cipher, a driver of it, or a cascade; the last of `ciphers` is applied first."""
 
     ciphers: tuple[str, ...]
     mode: str
     key_bits: int
+    driver: str = ""
 
     @property
     def name(self) -> str:
-        return f"{'-'.join(self.ciphers)}-{self.mode}-{self.key_bits}"
+        return f"{self.driver or '-'.join([*self.ciphers, self.mode])}-{self.key_bits}"
 
 
 def threads(parameters: Parameters) -> int:
@@ -133,6 +132,12 @@ def planned(parameters: Parameters) -> list[Row]:
     rows = [Row((name,), mode, int(bits)) for name, mode, bits in itertools.product(*singles)]
     cascades = lists.words(parameters["cascades"])
     rows += [Row(tuple(cascade.split("-")), "xts", 256) for cascade in cascades]
+    for driver in lists.words(parameters["drivers"]):
+        mode, *names = driver.split("-")
+        if mode not in MODES or len(names) < 2:
+            raise WorkloadError("not-a-driver", driver=driver)
+        sizes = map(int, lists.words(parameters["key_bits"]))
+        rows += [Row((names[0],), mode, bits, driver) for bits in sizes]
     if not rows:
         raise WorkloadError("no-ciphers")
     return list(dict.fromkeys(rows))

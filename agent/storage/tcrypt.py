@@ -34,7 +34,7 @@ from agent.storage.secrets import Secrets
 from agent.system.command import run
 from contract.parameters import Parameter
 from contract.plan import Configuration, EncryptedBy
-from workloads.children.kernel_ciphers import Cipher
+from workloads.children.kernel_ciphers import sector_cipher
 
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
 BACKUP_OFFSET_SECTORS = 8 * 2**20 // SECTOR_BYTES
@@ -176,11 +176,8 @@ def _header(configuration: Configuration, passphrase: bytes, keys: bytes, data_b
         # All first keys of the chain come before all second ones, the tweaks'.
         places = (_KEY_BYTES * number, _KEY_BYTES * (number + len(words)))
         key = b"".join(derived[place : place + _KEY_BYTES] for place in places)
-        kernel = Cipher(f"xts({word})", key, _BODY_BYTES)
-        try:
-            body = kernel.encrypted(bytes(16), body)
-        finally:
-            kernel.close()
+        with sector_cipher(_dm_cipher(word), key) as encrypt:
+            body = encrypt(body.ljust(SECTOR_BYTES, b"\0"))[:_BODY_BYTES]
     return salt + body
 
 

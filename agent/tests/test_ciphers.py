@@ -12,7 +12,6 @@ import pytest
 
 from agent.storage import ciphers
 from contract.plan import Configuration
-from workloads.children import kernel_ciphers
 
 
 @pytest.mark.parametrize(
@@ -34,9 +33,9 @@ def test_a_cipher_is_missing_only_if_the_kernel_says_so(
     error = OSError(answer, os.strerror(answer)) if answer else None
     asked.return_value.__enter__.return_value.bind.side_effect = error
     monkeypatch.setattr(socket, "socket", asked)
-    monkeypatch.setattr(kernel_ciphers, "RESTRICTION", tmp_path / "af_alg_restrict")
+    monkeypatch.setattr(ciphers, "RESTRICTION", tmp_path / "af_alg_restrict")
     if level:
-        kernel_ciphers.RESTRICTION.write_text(f"{level}\n")
+        ciphers.RESTRICTION.write_text(f"{level}\n")
     configuration = Configuration("c", "dmcrypt", "plain")
     reason = ciphers.missing("serpent-xts-plain64", configuration)
     assert (reason is not None) == missing

@@ -1,151 +1,161 @@
-"""Encrypt in the kernel again and again.
+"""Encrypt in the kernel again and again, by dm-crypt on a disk that only exists in memory.
 
-The interface is AF_ALG: data are copied into the kernel once, encrypted there, and returned into
-our memory. Before a cipher is used, its answers are checked.
+Below is the target `zero` of device-mapper, which discards what is written and reads zeros: no
+disk, file system or page cache takes part. dm-crypt encrypts in the calling thread (without its
+work queues), so that a thread keeps one CPU busy. Before a cipher is used, its answers are checked
+on a sector in memory. The kernel removes each device when it is closed, also after a kill.
 """
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
-import socket
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from io import FileIO
 from pathlib import Path
 
 from contract import system_text
+from workloads import programs
 from workloads.base import WorkloadError
 from workloads.children import cipher_modes
 from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
 from workloads.children.serving import Job, MissingError, repeating, serve
 from workloads.crypt.known_answers import by_definition
 
-# linux/if_alg.h and asm-generic/socket.h
-_SOL_ALG, _SET_KEY = 279, 1
-_DECRYPT, _ENCRYPT = 0, 1
-_SNDBUFFORCE, _RCVBUFFORCE = 32, 33
-_IV = bytes(range(BLOCK_BYTES))
-# From Linux 7.3 on: 0 permits all ciphers, 1 those on a list, 2 none; others give ENOENT.
-RESTRICTION = Path("/proc/sys/crypto/af_alg_restrict")
+SECTOR_BYTES, LARGE_SECTOR_BYTES = 512, 4096
+INLINE = ("no_read_workqueue", "no_write_workqueue", f"sector_size:{LARGE_SECTOR_BYTES}")
+CHECKED_SECTOR = 3  # a number that is not 0, so that initial values count
+MEMORY = Path("/dev/shm")
 
 
-class Cipher:
-    """One algorithm of the kernel, such as `xts(aes)`, with its key; MissingError without it."""
+def mapped(target: str, size_bytes: int) -> FileIO:
+    """Return a new device-mapper device of one target, without caching; closing it removes it.
 
-    def __init__(self, algorithm: str, key: bytes, most_bytes: int) -> None:
-        with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as listener:
-            try:
-                listener.bind(("skcipher", algorithm))
-            except OSError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-                raise MissingError(
-                    "kernel-lacks-cipher", algorithm=algorithm, restriction=restriction()
-                ) from error
-            listener.setsockopt(_SOL_ALG, _SET_KEY, key)
-            self._socket, _ = listener.accept()
-        self._make_room(most_bytes)
+    Raises WorkloadError with dmsetup's last message.
+    """
+    name = f"fde-cipher-{os.getpid()}-{os.urandom(4).hex()}"
+    with os.fdopen(os.memfd_create(name), "w+b") as table:  # a key appears on no command line
+        table.write(f"0 {size_bytes // SECTOR_BYTES} {target}\n".encode())
+        table.seek(0)
+        programs.run(["dmsetup", "create", name], stdin=table)
+    try:
+        return FileIO(f"/dev/mapper/{name}", "r+", opener=_uncached)
+    finally:
+        programs.run(["dmsetup", "remove", "--deferred", name])
 
-    def crypt(self, operation: int, iv: bytes, data: memoryview, into: memoryview) -> None:
-        """Process one request of all bytes; `data` and `into` may be the same memory."""
+
+def _uncached(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_DIRECT)
+
+
+def crypted(below: FileIO | str, spec: str, key: bytes, size_bytes: int, *how: str) -> FileIO:
+    """Return a dm-crypt device on `below`, by dm-crypt's name of a cipher and its options.
+
+    MissingError if the kernel has no such cipher.
+    """
+    if isinstance(below, FileIO):
+        number = os.fstat(below.fileno()).st_rdev
+        below = f"{os.major(number)}:{os.minor(number)}"
+    options = " ".join([str(len(how)), *how])
+    try:
+        return mapped(f"crypt {spec} {key.hex()} 0 {below} 0 {options}", size_bytes)
+    except WorkloadError as error:
+        raise MissingError("kernel-lacks-cipher", cipher=spec) from error
+
+
+@contextmanager
+def sector_cipher(spec: str, key: bytes) -> Iterator[Callable[..., bytes]]:
+    """Yield a function that encrypts a sector of 512 bytes (data, its number) by dm-crypt.
+
+    WorkloadError if decrypting does not give back the data.
+    """
+    size_bytes = (CHECKED_SECTOR + 1) * SECTOR_BYTES
+    number, path = tempfile.mkstemp(dir=MEMORY)
+    with os.fdopen(number, "r+b", buffering=0) as file:
         try:
-            sent_bytes = self._socket.sendmsg_afalg([data], op=operation, iv=iv)
-            received_bytes = self._socket.recv_into(into)
-        except OSError as error:
-            raise WorkloadError("request-refused", size=len(data), reason=error.strerror) from error
-        if not sent_bytes == received_bytes == len(into):
-            raise WorkloadError(
-                "request-cut-short", sent=sent_bytes, size=len(into), done=received_bytes
-            )
+            file.truncate(size_bytes)
+            loop = programs.run(["losetup", "--find", "--show", path]).strip()
+        finally:
+            Path(path).unlink()
+        try:
+            device = crypted(loop, spec, key, size_bytes)
+        finally:
+            programs.run(["losetup", "--detach", loop])  # once the device is removed
+        with device, mmap.mmap(-1, mmap.PAGESIZE) as buffer:
+            memory = memoryview(buffer)[:SECTOR_BYTES]
 
-    def encrypted(self, iv: bytes, data: bytes) -> bytes:
-        """Return an encrypted copy."""
-        into = bytearray(len(data))
-        self.crypt(_ENCRYPT, iv, memoryview(data), memoryview(into))
-        return bytes(into)
+            def encrypt(data: bytes, sector: int = 0) -> bytes:
+                memory[:] = data
+                os.pwrite(device.fileno(), memory, sector * SECTOR_BYTES)
+                memory[:] = bytes(SECTOR_BYTES)
+                os.preadv(device.fileno(), [memory], sector * SECTOR_BYTES)
+                if bytes(memory) != data:
+                    raise WorkloadError("kernel-wrong-answer", cipher=spec)
+                return os.pread(file.fileno(), SECTOR_BYTES, sector * SECTOR_BYTES)
 
-    def close(self) -> None:
-        self._socket.close()
-
-    def _make_room(self, size: int) -> None:
-        """Make room for a whole request in the socket.
-
-        Sending one that does not fit would block for ever, and XTS would start again with each part
-        that is received separately.
-        """
-        options = ((_SNDBUFFORCE, socket.SO_SNDBUF), (_RCVBUFFORCE, socket.SO_RCVBUF))
-        for force, plain in options:
             try:
-                self._socket.setsockopt(socket.SOL_SOCKET, force, size)
-            except PermissionError:
-                self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
-            granted = self._socket.getsockopt(socket.SOL_SOCKET, plain)
-            if granted < size:
-                raise WorkloadError("request-too-large", granted=granted, size=size)
+                yield encrypt
+            finally:
+                memory.release()
 
 
 @dataclass(frozen=True)
 class CipherJob(Job):
-    """Requests of `request_bytes` to each of `ciphers`, the last of which is applied first."""
+    """Requests of `request_bytes` through each of `ciphers`, the last of which is applied first.
+
+    `driver` is the kernel's driver of a single cipher; empty for the one that it prefers.
+    """
 
     ciphers: tuple[str, ...]
     mode: str
     key_bits: int
+    driver: str
     operation: str
     request_bytes: int
     threads: int
 
 
 def prepare(job: CipherJob) -> tuple[list[str], list[Callable[[], None]]]:
-    """Return the drivers, and a step for each thread, with separate sockets and buffers.
+    """Return the drivers, and a step for each thread, with separate devices and buffers.
 
-    A step is one request to each cipher, done once to test it.
+    A step is one request, done once to test it.
     """
     for name in job.ciphers:
-        check(name, job.mode, job.key_bits, job.request_bytes)
+        check(name, job.mode, job.key_bits, job.driver)
     steps = [_step(job) for _ in range(job.threads)]
     crypto = system_text.read(Path("/proc/crypto"))
-    return [driver(algorithm(name, job.mode), crypto) for name in job.ciphers], steps
+    return [driver(job.driver or f"{job.mode}({name})", crypto) for name in job.ciphers], steps
 
 
 def _step(job: CipherJob) -> Callable[[], None]:
     size = job.request_bytes
-    passes = [
-        Cipher(algorithm(name, job.mode), os.urandom(key_bytes(job.mode, job.key_bits)), size)
-        for name in reversed(job.ciphers)
-    ]
-    operation = _ENCRYPT if job.operation == "encrypt" else _DECRYPT
-    if operation == _DECRYPT:
-        passes.reverse()
-    plain, buffer = memoryview(mmap.mmap(-1, size)), memoryview(mmap.mmap(-1, size))
-    plain[:] = os.urandom(size)
+    device = mapped("zero", size)
+    for name in job.ciphers:
+        key = os.urandom(key_bytes(job.mode, job.key_bits))
+        device = crypted(device, specification(name, job.mode, job.driver), key, size, *INLINE)
+    buffer = memoryview(mmap.mmap(-1, size))
+    buffer[:] = os.urandom(size)
 
     def step() -> None:
-        data = plain
-        for cipher in passes:
-            cipher.crypt(operation, _IV, data, buffer)
-            data = buffer
+        number = device.fileno()
+        if job.operation == "encrypt":
+            moved = os.pwrite(number, buffer, 0)
+        else:
+            moved = os.preadv(number, [buffer], 0)
+        if moved != size:
+            raise WorkloadError("request-cut-short", size=size, moved=moved)
 
-    step()  # allocate the memory, and let the kernel load its modules
+    step()  # allocate the memory
     return step
 
 
-def restriction() -> str:
-    """Return a sentence to add if the kernel denies ciphers to programs, else ""."""
-    try:
-        level = system_text.read(RESTRICTION).strip()
-    except OSError:
-        return ""
-    if level == "0":
-        return ""
-    return f" Or it has it, but not for programs: set {RESTRICTION} to 0, it is {level}."
-
-
-def algorithm(name: str, mode: str) -> str:
-    """Return the kernel's name of a cipher in a mode."""
-    return f"{mode}({name})"
+def specification(name: str, mode: str, driver_name: str = "") -> str:
+    """Return dm-crypt's name of a cipher in a mode, or of a driver."""
+    return f"capi:{driver_name}-plain64" if driver_name else f"{name}-{mode}-plain64"
 
 
 def key_bytes(mode: str, bits: int) -> int:
@@ -154,11 +164,10 @@ def key_bytes(mode: str, bits: int) -> int:
 
 
 @cache
-def check(name: str, mode: str, bits: int, size: int) -> None:
-    """Compare a block with its published answer, and a request with the mode's definition.
+def check(name: str, mode: str, bits: int, driver_name: str) -> None:
+    """Compare a block with its published answer, and a sector with the mode's definition.
 
-    The request has `size` bytes. Raises WorkloadError if they differ, MissingError if the
-    cipher has no such key.
+    Raises WorkloadError if they differ, MissingError if the cipher has no such key.
     """
     if (name, bits) not in BLOCKS:
         raise MissingError(
@@ -167,32 +176,33 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
             bits=bits,
             blocks=", ".join((f"{cipher_name}-{length}" for cipher_name, length in BLOCKS)),
         )
-    key_hex, block_hex, answer_hex = BLOCKS[name, bits]
-    key, block, answer = (bytes.fromhex(text) for text in (key_hex, block_hex, answer_hex))
+    key, block, answer = (bytes.fromhex(text) for text in BLOCKS[name, bits])
     second = bytes(byte ^ 0x5A for byte in key)
+    spec = specification(name, mode, driver_name)
+    plain, iv = os.urandom(SECTOR_BYTES), CHECKED_SECTOR.to_bytes(BLOCK_BYTES, "little")
     # First, so that the error names it if the kernel lacks both.
-    cipher = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
-    # One block of CBC without an initial value is the bare cipher.
-    bare, zero = Cipher(algorithm(name, "cbc"), key, mmap.PAGESIZE), bytes(BLOCK_BYTES)
-    tweaker = Cipher(algorithm(name, "cbc"), second, mmap.PAGESIZE)
+    with sector_cipher(spec, key + second if mode == "xts" else key) as cipher:
+        encrypted = cipher(plain, CHECKED_SECTOR)
+    # The first block of CBC without an initial value is the bare cipher.
+    bare_spec = f"{name}-cbc-null"
+    with sector_cipher(bare_spec, key) as bare, sector_cipher(bare_spec, second) as tweaker:
 
-    encrypt, tweak = partial(bare.encrypted, zero), partial(tweaker.encrypted, zero)
-    plain = os.urandom(size)
-    encrypted = cipher.encrypted(_IV, plain)
-    decrypted = bytearray(size)
-    cipher.crypt(_DECRYPT, _IV, memoryview(encrypted), memoryview(decrypted))
-    right = encrypt(block) == answer and decrypted == plain
-    for number in (0, 1, size // BLOCK_BYTES - 1):
-        start, end = number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES
-        right = right and encrypted[start:end] == (
-            cipher_modes.xts(encrypt, tweak, _IV, plain, number)
-            if mode == "xts"
-            else by_definition("cbc", encrypt, (_IV + encrypted)[start:end], plain[start:end])
-        )
-    for kernel_cipher in (bare, tweaker, cipher):
-        kernel_cipher.close()
+        def encrypt(data: bytes) -> bytes:
+            return bare(data.ljust(SECTOR_BYTES, b"\0"))[:BLOCK_BYTES]
+
+        def tweak(data: bytes) -> bytes:
+            return tweaker(data.ljust(SECTOR_BYTES, b"\0"))[:BLOCK_BYTES]
+
+        right = encrypt(block) == answer
+        for number in (0, 1, SECTOR_BYTES // BLOCK_BYTES - 1):
+            start, end = number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES
+            right = right and encrypted[start:end] == (
+                cipher_modes.xts(encrypt, tweak, iv, plain, number)
+                if mode == "xts"
+                else by_definition("cbc", encrypt, (iv + encrypted)[start:end], plain[start:end])
+            )
     if not right:
-        raise WorkloadError("kernel-wrong-answer", cipher=algorithm(name, mode), bits=bits)
+        raise WorkloadError("kernel-wrong-answer", cipher=f"{spec} with a key of {bits} bits")
 
 
 def driver(name: str, crypto: str) -> str:

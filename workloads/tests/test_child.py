@@ -69,7 +69,7 @@ def test_calibration_gives_short_steps_large_batches() -> None:
 def test_a_child_continues_after_missing_and_failing_jobs(root: Path) -> None:
     lacking: dict[str, Json] = {
         **{"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096},
-        **{"operation": "encrypt", "threads": 1},
+        **{"operation": "encrypt", "threads": 1, "driver": ""},
     }
     with (
         Child("kernel_ciphers", root) as child,

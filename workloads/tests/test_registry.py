@@ -84,6 +84,8 @@ def test_an_unknown_workload_is_refused_with_the_nearest_name() -> None:
         ),
         ("cipher_modes", {"modes": " ,"}, refuses("words-empty")),
         ("kernel_ciphers", {"modes": "ecb"}, refuses("unknown-word", word="ecb")),
+        ("kernel_ciphers", {"drivers": "aesni"}, refuses("not-a-driver", driver="aesni")),
+        ("kernel_ciphers", {"request_kib": 6}, refuses("request-without-sectors", kib=6)),
         ("kernel_ciphers", {"key_bits": "192"}, refuses("unknown-word", word="192")),
         ("kernel_ciphers", {"ciphers": "", "cascades": " ,"}, refuses("no-ciphers")),
         ("key_derivation", {"functions": "md5"}, refuses("unknown-word", word="md5")),
