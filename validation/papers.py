@@ -3,8 +3,8 @@
 Each suite at its scale `lab`, one after the other: planned, run, reported, verified. Prints how
 long each took and what came of it, and writes build/bench/workloads.json. A suite that fails does
 not keep the others from running. In the end, without the lab, what our share of the CPU time is on
-this machine's own processor (`validation.papers_native`). If every suite has a verified report,
-their table is written for docs/papers.md (validation/papers_lab.csv).
+this machine's own processor (`validation.papers_native`). validation/papers_lab.csv keeps a row of
+each suite's last verified run, for docs/papers.md.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ TABLE = Path(__file__).with_name("papers_lab.csv")
 OWN_SHARE_SUITE = "paper-2011"  # which has a target; of the others our share is only shown
 # In the lab our share is not what it costs on a target, and its misses are allowed up to this.
 REGRESSION = 0.1
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -201,19 +202,24 @@ def lab_row(suite_run: Ran) -> LabRow:
     )
 
 
-def write_table(rows: Sequence[LabRow]) -> None:
-    """Write the table of a whole run."""
+def record(row: LabRow) -> None:
+    """Write a suite's row into the table, in place of its last one."""
+    table = {row.suite: {name: str(value) for name, value in asdict(row).items()}}
+    if TABLE.exists():
+        with TABLE.open(encoding="utf-8", newline="") as file:
+            table = {entry["suite"]: entry for entry in csv.DictReader(file)} | table
     with TABLE.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, [field.name for field in fields(LabRow)], lineterminator="\n")
-        table.writeheader()
-        table.writerows(map(asdict, rows))
+        names = [field.name for field in fields(LabRow)]
+        written = csv.DictWriter(file, names, lineterminator="\n")
+        written.writeheader()
+        written.writerows(table[suite] for suite in SUITES if suite in table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if all suites have a verified report, and no figure misses more than allowed."""
     parser = lab_parser("validation.papers", __doc__, PLACE)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
-    parser.add_argument("--blocks", type=int, help="of every suite, instead of its own")
+    parser.add_argument("--blocks", type=int, help="of every suite, instead of its usual number")
     options = parser.parse_args(arguments)
     for suite in options.suites:
         if suite not in SUITES:
@@ -222,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start_s = time.monotonic()
     outcomes: list[Ran] = []
     machines: set[str] = set()
+    status = 0
     for disks, suites in LABS.items():
         chosen = [suite for suite in suites if suite in (options.suites or SUITES)]
         scene = Scene.at(options.dir.absolute() / (disks or "lab"), disks)
@@ -229,22 +236,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def work(scene: Scene = scene, chosen: Sequence[str] = chosen) -> int:
             scene.ready()
             machines.add(scene.machine.name)
-            outcomes.extend(ran(scene, suite, options.seed, options.blocks) for suite in chosen)
+            for suite in chosen:
+                outcomes.append(ran(scene, suite, options.seed, options.blocks))
+                if not outcomes[-1].error:
+                    record(lab_row(outcomes[-1]))
             return 0
 
-        if chosen and (status := scene.run(work, options.keep_lab, OUT)):
-            return status
+        if chosen and (ended := scene.run(work, options.keep_lab, OUT)):
+            status = ended
+            if ended == INTERRUPTED:
+                return ended
     figures = rows(outcomes, time.monotonic() - start_s)
     print(bench.table(figures))
     for suite_run in outcomes:
         folder = suite_run.suite_dir
         print(f"{suite_run.suite}: {folder / 'report.html' if folder else 'no plan'}")
     bench.write(papers_native.BENCH, figures, ", ".join(machines), load_1_min)
-    if len(outcomes) == len(SUITES) and not any(suite_run.error for suite_run in outcomes):
-        write_table([lab_row(suite_run) for suite_run in outcomes])
-        print(TABLE)
     print(papers_native.BENCH)
-    return papers_native.main([]) or int(bench.missed(figures))
+    return status or papers_native.main([]) or int(bench.missed(figures))
 
 
 if __name__ == "__main__":

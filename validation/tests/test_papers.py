@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_every_suite_of_a_claim_runs_but_the_one_with_a_closed_product() -> None
 
 @pytest.mark.parametrize("suite", papers.LABS["media"])
 def test_the_labs_media_are_those_that_its_suites_need(suite: str) -> None:
-    assert set(load_suite(suite).disks) <= set(devices.find("media").behaviours)
+    assert set(load_suite(suite).disks or ()) <= set(devices.find("media").behaviours)
 
 
 def test_each_claim_of_a_run_counts_once_by_its_verdict(tmp_path: Path) -> None:
@@ -124,3 +124,18 @@ def test_each_claim_of_a_run_counts_once_by_its_verdict(tmp_path: Path) -> None:
     claimed = claim_table(results(tmp_path / "suite"))
     assert row.agree + row.disagree + row.open + row.not_comparable == claimed["claim"].n_unique()
     assert (row.minutes, row.figures >= row.comparable > 0) == (1.5, True)
+
+
+def test_a_row_replaces_the_suites_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(papers, "TABLE", tmp_path / "table.csv")
+    counts = dict.fromkeys([field.name for field in fields(papers.LabRow)], 1)
+    row = papers.LabRow(**{**counts, "suite": "media-blocks", "day": "2026-11-28"})  # type: ignore[arg-type]
+    for recorded in (row, replace(row, suite="paper-2011"), replace(row, blocks=7)):
+        papers.record(recorded)
+    lines = papers.TABLE.read_text().splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        ["paper-2011", "1"],
+        ["media-blocks", "7"],
+    ]
