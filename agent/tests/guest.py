@@ -49,6 +49,12 @@ class Guest:
         assert answer["ok"], answer
         return answer
 
+    def python(self, script: str) -> str:
+        """Return what a Python script prints in the guest, with the agent's code on its path."""
+        command = f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -"
+        text: str = self.lab.ssh(command, stdin=script.encode()).stdout
+        return text.strip()
+
 
 class Target(Guest):
     """A guest that has a description of its disks and their configurations."""
@@ -121,9 +127,3 @@ class Target(Guest):
         """Whether the first block of the extent can be read past the page cache."""
         read = f"dd if=$(readlink -f {self.by_id(role)})p1 of=/dev/null bs=4096 skip=4096 count=1"
         return bool(self.lab.ssh(f"{read} iflag=direct", check=False).returncode == 0)
-
-    def python(self, script: str) -> str:
-        """Return what a Python script prints in the guest, with the agent's code on its path."""
-        command = f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -"
-        text: str = self.lab.ssh(command, stdin=script.encode()).stdout
-        return text.strip()
