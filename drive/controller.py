@@ -20,6 +20,8 @@ _SENDFILE_FROM_BYTES = 32 * 1024
 _ALL_NAMESPACES = 0xFFFFFFFF
 _WRITE, _READ, _ZEROES, _DATASET = 0x01, 0x02, 0x08, 0x09
 _CAPABILITIES = (identify.QUEUE_ENTRIES - 1) | 1 << 16 | 60 << 24 | 1 << 37
+# Ready independent of media: with it hosts ask for the namespace's kind (CNS 08h).
+_READY_MODES = 1 << 60
 
 
 class Queue:
@@ -162,7 +164,7 @@ class Queue:
     def _property_get(self, command: Command) -> None:
         assert self._controller is not None
         values = {
-            0x00: _CAPABILITIES,
+            0x00: _CAPABILITIES | self._turns * _READY_MODES,
             0x08: identify.VERSION,
             0x14: self._controller.configuration,
             0x1C: self._controller.status_register,
@@ -182,6 +184,11 @@ class Queue:
         self._connection.respond(command.cid)
 
     # Admin commands.
+
+    @property
+    def _turns(self) -> bool:
+        timing = self._subsystem.timing
+        return timing is not None and timing.behaviour.rpm > 0
 
     def _admin_commands(self) -> dict[int, Callable[[Command, memoryview], None]]:
         commands: dict[int, Callable[[Command, memoryview], None]] = {
@@ -209,11 +216,13 @@ class Queue:
             )
         elif cns == 0x02:
             payload = identify.active_namespaces(self._config, command.nsid)
-        elif cns in (0x00, 0x03):
+        elif cns in (0x00, 0x03) or (cns == 0x08 and self._turns):
             if command.nsid not in self._config.namespaces:
                 raise CommandError(status.INVALID_NAMESPACE)
             if cns == 0:
                 payload = identify.namespace(self._config, command.nsid, self._subsystem.vices)
+            elif cns == 0x08:
+                payload = identify.turning_namespace(self._subsystem.vices)
             else:
                 payload = identify.descriptors(self._config, command.nsid)
         else:

@@ -81,6 +81,18 @@ def namespace(config: DriveConfig, nsid: int, vices: Vices) -> bytes:
     return bytes(data)
 
 
+def turning_namespace(vices: Vices) -> bytes:
+    """Return the I/O Command Set Independent Identify Namespace of a disk that turns, 4096 bytes.
+
+    CNS 08h, whose rotational media is of Base Specification 2.1.
+    """
+    data = bytearray(4096)
+    data[0] = 1 << 4  # NSFEAT: rotational media
+    data[1] = vices.multipath  # NMIC: shared by controllers
+    data[14] = 1  # NSTAT: ready
+    return bytes(data)
+
+
 def descriptors(config: DriveConfig, nsid: int) -> bytes:
     """Return the Namespace Identification Descriptor list (CNS 03h): NGUID and UUID, 4096 bytes."""
     identifier = config.uuid(nsid).bytes

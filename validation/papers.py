@@ -34,11 +34,12 @@ from validation import bench, papers_native
 from validation.bench import Figure, Row, at_least, at_most, rows_of
 from validation.scene import Scene, lab_parser
 
-# By the lab's model of disks. Of the suites that claims name only media-closed is missing: it needs
-# a product that is not free; media-truecrypt is the same without it.
+# By the lab's inventory and model of disks. Of the suites that claims name only media-closed is
+# missing: it needs a product that is not free; media-truecrypt is the same without it.
 LABS = {
-    "": ("paper-2011", "block-sizes", "file-ciphers", "cipher-modes"),
-    "media": ("media-truecrypt", "media-blocks"),
+    ("lab", "hard-disks"): ("paper-2011",),
+    ("lab", ""): ("block-sizes", "file-ciphers", "cipher-modes"),
+    ("media", "media"): ("media-truecrypt", "media-blocks"),
 }
 SUITES = tuple(suite for suites in LABS.values() for suite in suites)
 PLACE = REPOSITORY / "build" / "papers"
@@ -229,9 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes: list[Ran] = []
     machines: set[str] = set()
     status = 0
-    for disks, suites in LABS.items():
+    for (inventory, disks), suites in LABS.items():
         chosen = [suite for suite in suites if suite in (options.suites or SUITES)]
-        scene = Scene.at(options.dir.absolute() / (disks or "lab"), disks)
+        scene = Scene.at(options.dir.absolute() / (disks or "lab"), inventory, disks)
 
         def work(scene: Scene = scene, chosen: Sequence[str] = chosen) -> int:
             scene.ready()

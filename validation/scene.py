@@ -33,17 +33,18 @@ QUICK = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 class Scene:
     """A lab; `folder` is for trials and their logs, `build` for what the plays build.
 
-    `disks` names a model of disks, whose inventory has the same name; "" is that of a usual lab.
+    `disks` names a model of disks, `inventory` the lab's inventory.
     """
 
     folder: Path
     layout: Layout
     build: Path
     say: Say
-    disks: str = ""
+    inventory: Path
+    disks: str
 
     @classmethod
-    def at(cls, folder: Path, disks: str = "") -> Scene:
+    def at(cls, folder: Path, inventory: str = "lab", disks: str = "") -> Scene:
         """Return a scene whose messages go to the terminal and, with their time, to `log.txt`."""
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -53,12 +54,8 @@ class Scene:
             with (folder / "log.txt").open("a", encoding="utf-8") as log:
                 log.write(stamped + "\n")
 
-        return cls(folder, Layout(folder / "lab"), folder / "build", say, disks)
-
-    @property
-    def inventory(self) -> Path:
-        """The inventory of the lab."""
-        return REPOSITORY / "ansible" / "inventory" / (self.disks or "lab")
+        layout, place = Layout(folder / "lab"), REPOSITORY / "ansible" / "inventory" / inventory
+        return cls(folder, layout, folder / "build", say, place, disks)
 
     @property
     def environment(self) -> dict[str, str]:

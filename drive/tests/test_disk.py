@@ -52,6 +52,18 @@ def test_identify_returns_the_command_lines_values(
     assert struct.unpack_from("<II", admin.identify(2)) == (1, 0)
 
 
+@pytest.mark.parametrize("rpm", [0, 7200])
+def test_only_a_disk_that_turns_identifies_as_one(make_drive: MakeDrive, rpm: int) -> None:
+    drive = make_drive(False, 4096)
+    times = {"read_mib_s": 100, "settle_ms": 1, "full_seek_ms": 9} if rpm else {}
+    assert drive.ask("behave", rpm=rpm, **times)["ok"]
+    admin = drive.connect()
+    capabilities = admin.run(0x7F, 0x04, cdw10=1, cdw11=0).result
+    asked = admin.run(0x06, 1, read_bytes=4096, cdw10=8)
+    assert capabilities >> 60 & 1 == (asked.status == 0) == bool(rpm)
+    assert not rpm or (asked.data[0], asked.data[14]) == (1 << 4, 1)
+
+
 @KINDS
 def test_a_second_namespace_is_a_separate_disk_on_the_same_drive(
     make_drive: MakeDrive, opal: bool, block_bytes: int

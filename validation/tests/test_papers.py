@@ -113,7 +113,7 @@ def test_every_suite_of_a_claim_runs_but_the_one_with_a_closed_product() -> None
     assert {claim.suite for claim in claims()} - set(papers.SUITES) == {"media-closed"}
 
 
-@pytest.mark.parametrize("suite", papers.LABS["media"])
+@pytest.mark.parametrize("suite", papers.LABS["media", "media"])
 def test_the_labs_media_are_those_that_its_suites_need(suite: str) -> None:
     assert set(load_suite(suite).disks or ()) <= set(devices.find("media").behaviours)
 
