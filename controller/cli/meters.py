@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from typing import Any
 
 import typer
 
@@ -31,8 +35,8 @@ def meters() -> MetersResult:
         say(f"  channels: {', '.join(driver.own_channels) or 'those that its settings name'}")
         if driver.usb_ids:
             say(f"  USB: {', '.join(driver.usb_ids)}")
-        for setting in settings:
-            say(f"  {setting.name} = {setting.default!r}")
+        for line in _describe_settings(driver.Settings):
+            say(line)
     say("\nports of this machine (none was opened):")
     port_results = []
     for port in ports.all_ports():
@@ -43,3 +47,19 @@ def meters() -> MetersResult:
     if not port_results:
         say("  none")
     return MetersResult(True, tuple(kinds), tuple(port_results))
+
+
+def _describe_settings(settings: type[Any]) -> Iterator[str]:
+    """Yield lines with the settings of an inventory's entry as they are typed there."""
+    required, optional, defaults = [], [], []
+    for field in fields(settings):
+        if field.default is MISSING and field.default_factory is MISSING:
+            required.append(field.name)
+        elif field.default in (None, "", MISSING):
+            optional.append(field.name)
+        else:
+            defaults.append(f"{field.name}: {json.dumps(field.default)}")
+    for title, names in (("needs", required), ("may have", optional), ("defaults", defaults)):
+        if names:
+            text = f"{title}: {', '.join(names)}"
+            yield textwrap.fill(text, 80, initial_indent="  ", subsequent_indent="    ")
