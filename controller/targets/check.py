@@ -26,7 +26,7 @@ from controller.targets.power_return import return_power
 from controller.targets.survey import TargetAnswer, write_record
 
 ONE_DISK = "one-disk"
-WIDTH = 110
+WIDTH = 80
 LABEL = 25
 MARKS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not_made": "  - "}
 
