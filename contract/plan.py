@@ -637,6 +637,9 @@ def _check(plan: Plan) -> None:
         raise PlanError("unknown-origin", origin=plan.origin)
 
 
+HERE = "here"  # the suite of `fde here`, which has no inventory
+
+
 def scale_of(scale: str) -> str:
     """Return the name of a plan's scale; empty if it is the suite's own."""
     name, colon, _ = scale.partition(": ")

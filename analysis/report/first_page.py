@@ -6,6 +6,7 @@ by its code; this module decides on codes, figures and their order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from contract.command_results import AnswerLine, AnswerTo
 from contract.estimates import ends
 from contract.names import safe
 from contract.places import command_line
-from contract.plan import scale_of
+from contract.plan import HERE, scale_of
 
 LINES = 4  # configurations with a line each; more share one
 NAMED = 3  # configurations named in a line; of more, only their number
@@ -489,6 +490,8 @@ def _command(name: str, folder: Path) -> dict[str, str]:
 def _again(results: Results, blocks: int = 0) -> str:
     """Return the command that plans and runs the suite again; empty if its name is unsafe."""
     plan = results.suite.plan
+    if plan.suite == HERE:
+        return command_line("here", minutes=math.ceil(60 * blocks * _block_hours(results)))
     scale = "" if plan.origin == SYNTHETIC else scale_of(plan.scale)
     if not safe(scale) and scale:
         return ""

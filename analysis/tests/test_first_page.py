@@ -293,6 +293,13 @@ def test_the_command_keeps_the_scale_of_what_ran(tmp_path: Path, origin: str, sc
     assert after.facts["hours"] > 0
 
 
+def test_a_suite_of_fde_here_is_repeated_by_fde_here(tmp_path: Path) -> None:
+    write(replace(ALONE, blocks=1), suite="here")(tmp_path / "s")
+    *_, after = answered(results(tmp_path / "s"))
+    minutes = math.ceil(60 * after.facts["hours"])
+    assert after.code == "blocks" and after.facts["command"] == f"fde here --minutes {minutes}"
+
+
 def compared(change: float, half_width: float, blocks: int = 12) -> Comparison:
     """Return a change, and how far its 95 % interval reaches, both as logarithms."""
     error = half_width / 2.201  # t(0.975, 11) from a printed table

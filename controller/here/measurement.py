@@ -25,6 +25,7 @@ from contract.interrupts import uninterrupted
 from contract.places import MOUNT_POINT, state_folder
 from contract.plan import (
     DATA_OFFSET_BYTES,
+    HERE,
     TARGET_FORMAT,
     Filesystem,
     MeterEntry,
@@ -38,7 +39,6 @@ from controller.session import session
 from controller.session.agent_client import AgentClient
 from controller.targets import connection, fitness, init, playbook
 
-SUITE = "here"
 MIB = 2**20
 # Minutes below which the workloads are smaller, and the fewest blocks that can give an answer.
 SHORT_MINUTES, LEAST_BLOCKS = 6.0, 4
@@ -218,7 +218,7 @@ def _run(
     """Run as many blocks as end by `end_s` of the monotonic clock; return the suite's folder."""
     fitness.require_ready([target], options.out, say, allowed=["power"])
     plans = plan_folders.Options(
-        suite=SUITE,
+        suite=HERE,
         inventory=base / "hosts.yml",
         out=base / "trial",
         scale=options.scale,
