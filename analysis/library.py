@@ -24,6 +24,7 @@ from analysis.energy.energy import RAPL, run_edges
 from analysis.energy.windows import Windows, fit, windows
 from analysis.money import costs
 from analysis.published.tables import claim_table, figure_table
+from analysis.report import first_page, render
 from analysis.stats.contrasts import contrast_table
 from analysis.stats.results import Results, results
 from analysis.suite import bundle, records
@@ -124,6 +125,12 @@ class Suite:
     def problems(self) -> Sequence[str]:
         """Sentences on what is missing or cannot be trusted; the report shows them too."""
         return (*self.results.suite.problems, *self.results.reservations)
+
+    @property
+    def answer(self) -> str:
+        """The report's first lines as text: cost, payback, battery, trust and the next step."""
+        lines = first_page.lines(self.results, self.results.suite.folder)
+        return render.text((*first_page.origin_note(self.origin), *first_page.blocks(lines)))
 
     @property
     def workloads(self) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import doctest
-import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +12,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import jupytext
-import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 import pytest
@@ -20,17 +19,14 @@ import pytest
 import analysis
 from analysis import Suite, library
 from analysis.money import costs
-from analysis.stats.results import Results, results
-from analysis.stats.summary import estimate_of, groups_of
+from analysis.stats.results import Results
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.known import known
 from analysis.tests.notebook_cells import SCRIPT, Cells, notebook_of
-from analysis.tests.pages import change_plan
 from contract.assumptions import Assumptions
 from contract.places import ROOT
 from contract.tests.refusal import Refusal, refuses
-from validation.synthetic.folder import RANGE_UJ
-from validation.synthetic.suite import ASSUMPTIONS, SLOWER, Options, write_suite
+from validation.synthetic.suite import Options, write_suite
 
 
 @pytest.fixture(scope="module")
@@ -161,66 +157,41 @@ def cells(derived: Results) -> Cells:
     return notebook_of(derived.suite.folder)
 
 
-def rows(frame: pl.DataFrame, *columns: str) -> dict[tuple[str, ...], list[float]]:
-    return {tuple(row[:2]): list(row[2:]) for row in frame.select(columns).iter_rows()}
+def test_the_notebooks_figures_are_the_reports(derived: Results, cells: Cells) -> None:
+    assert cells["costs"].equals(derived.summary.filter(component="system"))
+    assert cells["payback"].equals(Suite(derived).payback())
+    assert cells["energy"].equals(derived.measured_energy)
+    shown = cells["by_phase"].filter(phase="all", configuration="opal")
+    row = cells["costs"].filter(workload=cells["workload"], configuration="opal")
+    assert shown["energy_j"].item() == pytest.approx(row["mean_j"].item())
 
 
-def test_intervals_are_students_of_the_blocks(derived: Results, cells: Cells) -> None:
-    limits = rows(cells["means"], "workload", "configuration", "low", "high")
-    for key, group in groups_of(derived.suite, derived.energy).items():
-        if key[3] == "system":
-            mean = known(estimate_of(group.energy_j))
-            assert limits.pop(key[:2]) == pytest.approx([mean.low, mean.high], rel=1e-9)
-    assert not limits
-
-
-def test_nothing_differs_from_the_report(cells: Cells) -> None:
-    compared = ("rapl", "means", "ratios", "payback", "battery")
-    assert cells["differing"] == dict.fromkeys(compared, 0)
-
-
-def test_a_comparison_sees_what_differs(cells: Cells) -> None:
-    means = cells["means"].select("workload", "configuration", "mean", "low")
-    keys = ("workload", "configuration")
-    assert cells["compare"]("", means, means, *keys) == 0
-    assert cells["compare"]("", means.with_columns(pl.col("low") * 1.0001), means, *keys) == 24
-    assert cells["compare"]("", means.head(20), means, *keys) == 4
-
-
-def test_joules_by_overlap_are_nearly_the_reports(derived: Results, cells: Cells) -> None:
-    """The report corrects the windows at the edges as well."""
-    expected = derived.energy.filter(run_id=cells["run_id"], component="system")
-    by_phase = dict(expected.select("phase", "energy_j").iter_rows())
-    overlap = cells["by_overlap"]
-    assert overlap.height > 2
-    for phase, share_j, covered_s in overlap.iter_rows():
-        assert share_j == pytest.approx(by_phase[phase], rel=0.05) and covered_s > 0
-
-
-def test_joules_by_phase_are_of_every_run(derived: Results, cells: Cells) -> None:
-    phases = cells["by_phase"].filter(workload="sql", configuration="opal", phase="all")
-    runs = derived.energy.filter(
-        workload="sql", configuration="opal", phase="all", component="system"
-    )
-    assert phases["runs"].item() == len(runs) > 1
-    assert phases["energy_j"].item() == pytest.approx(runs["energy_j"].mean())
-
-
-def test_a_slider_moves_the_payback(cells: Cells) -> None:
-    before = cells["payback_table"]["runs"].to_list()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plt, "show", lambda: plt.close("all"))
-        cells["sliders"]["price"].value = 50.0  # twice what the plan assumes
-    assert [row["runs"] for row in cells["shown"]] == pytest.approx([2 * runs for runs in before])
-
-
-def test_without_widgets_the_picture_of_the_plan_is_there(
-    small_suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_first_cell_prints_the_answer(
+    small_suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    cells = notebook_of(small_suite)
-    assert "Sliders need ipywidgets" in capsys.readouterr().out
-    assert cells["sliders"] == {} and cells["shown"] == cells["payback_table"].rows(named=True)
+    suite = notebook_of(small_suite)["suite"]
+    printed = capsys.readouterr().out
+    answer = suite.answer
+    assert printed.startswith(f"{suite.id}\n\n{answer}")
+    assert all(word in answer for word in ("Cost:", "Payback:", "Trust:", "Next:"))
+
+
+def test_each_section_is_a_question_with_a_line_to_change() -> None:
+    cells = jupytext.read(SCRIPT)["cells"]
+    heads = [i for i, cell in enumerate(cells) if cell["source"].startswith("## ")]
+    assert len(heads) == 10
+    for i in heads[:-1]:
+        assert cells[i]["source"].partition("\n")[0].endswith("?")
+        assert re.match(r"\w+(: .+)? = ", cells[i + 1]["source"])
+
+
+def test_blocks_for_a_half_width_follow_from_the_interval(derived: Results, cells: Cells) -> None:
+    row = cells["needed"].row(0, named=True)
+    place = row["workload"], row["configuration"]
+    c = {key[:2]: c for key, c in derived.family.versus.items() if key[3] == "system"}[place]
+    half = 50 * float(np.log(known(c.high) / known(c.low)))
+    assert row["half_width_percent"] == pytest.approx(half)
+    assert row["blocks"] == max(2, np.ceil(c.n * half**2))
 
 
 @pytest.mark.parametrize(
@@ -228,12 +199,13 @@ def test_without_widgets_the_picture_of_the_plan_is_there(
     [
         Options(blocks=1, workloads=("sql", "idle"), configurations=("plain", "opal")),
         Options(blocks=2, workloads=("idle",), configurations=("opal", "dmcrypt-aes256")),
+        Options(blocks=2, workloads=("idle",), origin="synthetic"),
     ],
-    ids=["one block", "no baseline"],
+    ids=["one block", "no baseline", "synthetic"],
 )
 def test_it_runs_on_whatever_suite_there_is(tmp_path: Path, options: Options) -> None:
     write_suite(tmp_path / "s", options)
-    assert set(notebook_of(tmp_path / "s")["differing"].values()) == {0}
+    assert notebook_of(tmp_path / "s")["suite"].origin in ("modelled", options.origin)
 
 
 @pytest.mark.parametrize(
@@ -243,56 +215,13 @@ def test_it_runs_without_a_meter_and_without_runs(
     tmp_path: Path, small_suite: Path, lost: str, name: str, value: str
 ) -> None:
     shutil.copytree(small_suite, tmp_path / "s", ignore=shutil.ignore_patterns(lost))
-    cells = notebook_of(tmp_path / "s")
-    assert cells[name] == value and set(cells["differing"].values()) == {0}
+    assert notebook_of(tmp_path / "s")[name] == value
 
 
-def test_it_runs_on_faults_and_on_a_suite_that_may_be_looked_at_any_time(
-    tmp_path: Path, small_suite: Path, night: FaultySuite
-) -> None:
-    shutil.copytree(small_suite, tmp_path / "s")
-    change_plan(tmp_path / "s", analysis={"margin": 0.02, "looks": "any"})
-    for folder in (tmp_path / "s", night.folder):
-        assert set(notebook_of(folder)["differing"].values()) == {0}
-
-
-def test_a_counter_that_starts_again_in_a_phase_is_counted_through(tmp_path: Path) -> None:
-    options = Options(blocks=1, workloads=("sql",), counter_start_uj=RANGE_UJ - 20_000_000)
-    write_suite(tmp_path / "s", options)
-    cells = notebook_of(tmp_path / "s")
-    assert (cells["edges_of_counters"]["end_uj"] < cells["edges_of_counters"]["start_uj"]).any()
-    assert set(cells["differing"].values()) == {0}
-
-
-def test_phases_too_short_for_their_counter_are_left_out(tmp_path: Path, small_suite: Path) -> None:
-    """Their report has no joules for them, and the notebook none to compare."""
-    shutil.copytree(small_suite, tmp_path / "s")
-    for file in (tmp_path / "s" / "runs").glob("*/run.json"):
-        run = json.loads(file.read_text(encoding="utf-8"))
-        for phase in run["phases"]:
-            for counter in phase["counters"] or ():
-                counter["update_ns"] = 10**13
-        file.write_text(json.dumps(run), encoding="utf-8")
-    cells = notebook_of(tmp_path / "s")
-    assert cells["by_counter"].height > 0
-    assert set(cells["differing"].values()) == {0}
-
-
-def test_a_machine_that_idles_afterwards_and_two_disks_are_counted_as_the_report_does(
-    tmp_path: Path,
-) -> None:
-    names = ("plain", "sed-unlocked", "opal", "dmcrypt-aes256")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(ASSUMPTIONS, "after_work", "idle")
-        slower = {**SLOWER, "sed-unlocked": 1.05}
-        options = Options(workloads=("sql", "idle"), configurations=names, slower=slower)
-        write_suite(tmp_path / "s", options)
-    derived = results(tmp_path / "s")
-    computed = costs.paybacks(derived.suite, derived.energy)[0]
-    assert computed.after_work == "idle"
-    assert known(costs.between_disks(derived.suite, "opal", "dmcrypt-aes256"))
-    cells = notebook_of(tmp_path / "s")
-    assert set(cells["differing"].values()) == {0}
+def test_it_runs_on_faults_and_on_the_examples(night: FaultySuite) -> None:
+    bundles = sorted((ROOT / "data" / "examples").glob("*.tar.gz"))
+    for suite in (night.folder, *bundles):
+        assert notebook_of(suite)["suite"].answer
 
 
 @pytest.mark.parametrize(
@@ -324,4 +253,4 @@ def test_the_notebook_is_the_paired_script() -> None:
     )
     assert script == notebook, "run: jupytext --to ipynb analysis/notebook.py"
     code = [source for kind, source in notebook if kind == "code" and source]
-    assert len(code) >= 26 and notebook[-2][1].startswith("## Your question")
+    assert len(code) >= 14 and notebook[-2][1].startswith("## Your question")

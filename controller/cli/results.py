@@ -206,15 +206,18 @@ def compare(
 
 @commands.command(rich_help_panel=RESULTS)
 def notebook(suite: AnySuite = None, as_json: Json = False) -> bool | int:
-    """Open the notebook of a suite in JupyterLab: from raw readings to payback, in cells.
+    """Open the notebook of a suite in JupyterLab: the answer, then a question a cell.
 
-    Without a suite it opens an example; with --json it is only written, not opened.
+    Without any suite it opens the example; with --json it is only written, not opened.
     """
 
     def work() -> NotebookResult:
         from controller.sharing import notebook as notebooks
 
-        copy = notebooks.copy(suite or (newest() if list_suites() else notebooks.example()))
+        example = suite is None and not list_suites()
+        if example:
+            say("There is no suite here: this is the example.")
+        copy = notebooks.copy(notebooks.example() if example else suite or newest())
         hint = "" if copy.new else " (as it was left; remove it for a new one)"
         say(f"notebook: {copy.notebook}{hint}")
         status = 0 if as_json else notebooks.open_in_lab(copy)
