@@ -20,7 +20,7 @@ SEALED = (
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
 DERIVED = (
     *("energy.parquet", "summary.parquet", "summary.csv", "contrasts.csv"),
-    *("budget.csv", "claims.csv"),
+    *("budget.csv", "claims.csv", "published.csv"),
 )
 _ADDED = ("manifest.json", "bundle.json", "LICENSE", "CITATION.cff")
 _NAME = f"(?:{PATTERN})"

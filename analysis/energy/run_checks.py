@@ -12,12 +12,6 @@ from analysis.energy.energy import ALL
 from analysis.suite.records import SYNTHETIC, Phase, Suite
 
 
-def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:
-    """Return the words in the flags of phases, with the number of rows of each."""
-    rows = energy.filter(pl.col("phase") != "all")["flags"]
-    return sorted(Counter(word for flags in rows for word in set(flags.split())).items())
-
-
 def warnings(suite: Suite) -> list[tuple[str, str, int]]:
     """Return the failed checks of finished runs: name, message, number of runs."""
     counts: Counter[tuple[str, str]] = Counter()

@@ -278,7 +278,6 @@ def _payback(
         runs_per_day=1.0 if only is None else runs[only],
         meter=instrument_rows(terms, by_rule[rule]),
         after_work=rule,
-        tail_j=estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean,
         run_s=fmean(other.seconds[b] for b in blocks),
         drive=drive,
         assumed=suite.sed is None,

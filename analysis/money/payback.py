@@ -46,8 +46,7 @@ class Payback:
     meter's error, and the declared `ranges` of the assumptions, each uniform; an assumption without
     a range is fixed. It is None if the saving has no interval. A payback is `demonstrated` if it is
     at least `DEMONSTRATED`. `budget` is that of the saving; all intervals follow from it. Carbon is
-    None without a grid's intensity. `tail_j` is the part of the saving after the end of the work,
-    in delayed writes; `run_s` is the duration of a run on the drive.
+    None without a grid's intensity. `run_s` is the duration of a run on the drive.
 
     `drive` is the configuration of the self-encrypting disk; if it is `assumed`, none was measured
     and the disk without encryption stands for it. The joules are those of `component`.
@@ -70,7 +69,6 @@ class Payback:
     budget: Budget
     origin: str
     after_work: str = SLEEP
-    tail_j: float = 0.0
     run_s: float = 0.0
     drive: str = ""
     assumed: bool = False
@@ -102,7 +100,6 @@ def payback(
     runs_per_day: float | None = None,
     meter: Sequence[Row] = (),
     after_work: str = SLEEP,
-    tail_j: float = 0.0,
     run_s: float = 0.0,
     drive: str = "",
     assumed: bool = False,
@@ -154,7 +151,6 @@ def payback(
         budget=budget,
         origin=origin,
         after_work=after_work,
-        tail_j=tail_j,
         run_s=run_s,
         drive=drive,
         assumed=assumed,

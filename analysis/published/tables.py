@@ -21,8 +21,8 @@ CLAIMS = schema(
 )
 FIGURES = schema(
     "paper place subject operation quantity unit published:f fitting:f workload configuration "
-    "ours:f ours_low:f ours_high:f published_ratio:f n:i ratio:f ratio_low:f ratio_high:f verdict "
-    "differs:l origin"
+    "ours:f ours_low:f ours_high:f joules:f joules_low:f joules_high:f joules_per "
+    "published_ratio:f n:i ratio:f ratio_low:f ratio_high:f verdict differs:l origin"
 )
 NOT_COMPARABLE = "not comparable"
 
@@ -34,9 +34,11 @@ def claim_table(results: Results) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CLAIMS, orient="row")
 
 
-def claims_csv(results: Results) -> bytes:
-    """Return the table of claims for spreadsheets; lists become texts."""
-    return csv_bytes(claim_table(results).with_columns(pl.col("differs").list.join("; ")))
+def csv_tables(results: Results) -> dict[str, bytes]:
+    """Return both tables for spreadsheets by the names of their files; lists become texts."""
+    tables = {"claims.csv": claim_table(results), "published.csv": figure_table(results)}
+    differs = pl.col("differs").list.join("; ")
+    return {name: csv_bytes(table.with_columns(differs)) for name, table in tables.items()}
 
 
 def _claim_row(decided: DecidedClaim, ratio: DecidedRatio) -> tuple[object, ...]:
@@ -64,7 +66,7 @@ def _figure_rows(results: Results) -> Iterator[tuple[object, ...]]:
             yield (
                 *(figure.paper, figure.place, figure.subject, figure.operation, figure.quantity),
                 *(figure.unit, figure.value, figure.fitting, row.entry, row.configuration),
-                *ends(row.measured),
+                *(*ends(row.measured), *ends(row.joules), row.joules_per),
                 *(row.published_ratio, *ratio, _verdict(row), list(row.differs), row.origin),
             )
 

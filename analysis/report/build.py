@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.flags import reserves
 from analysis.money import budgets
-from analysis.published.tables import claims_csv
+from analysis.published.tables import csv_tables
 from analysis.report import (
     first_page,
     questions_section,
@@ -27,7 +27,6 @@ from contract import files
 from contract.command_results import AnswerLine
 
 BUDGET = "budget.csv"
-CLAIMS = "claims.csv"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Built:
 
 
 def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
-    """Derive a suite's tables and write them, with budget.csv, claims.csv and report.html.
+    """Derive a suite's tables and write them, with those for spreadsheets and report.html.
 
     `say` gets the terminal's text before anything is written, because writing may fail. Raises
     SuiteError if the suite has nothing to report or a file cannot be written; an earlier file then
@@ -55,7 +54,8 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Built:
     try:
         write_tables(derived)
         files.write(folder / BUDGET, [csv_bytes(budgets.table(derived))])
-        files.write(folder / CLAIMS, [claims_csv(derived)])
+        for name, content in csv_tables(derived).items():
+            files.write(folder / name, [content])
         files.write(path, [render.html(Report(derived).page()).encode()])
         mark(derived, path.name)
     except OSError as error:

@@ -18,7 +18,7 @@ SILENT = "not reported"
 
 
 def disk_table(results: Results) -> Blocks:
-    """Return temperatures, counts during runs, and the disk's settings by configuration."""
+    """Return the temperatures of each configuration's disk."""
     if not results.disks:
         return view.paragraph("The runs have no record of the condition of their disks.")
     limit = limit_k(results.suite)
@@ -38,15 +38,9 @@ def disk_table(results: Results) -> Blocks:
                 or SILENT
             )
         ),
-        "Throttled in runs": lambda condition: _counted(condition, "throttled"),
-        "Written in runs (GB)": lambda condition: _counted(condition, "written_bytes", 1e9),
-        "Media errors in runs": lambda condition: _counted(condition, "errors"),
-        "Link and queue": lambda condition: _setting(condition, "link"),
-        "Write cache": lambda condition: _setting(condition, "write_cache"),
-        "Spare, first; last (%)": lambda condition: _life(condition, "spare_percent"),
-        "Life used, first; last (%)": lambda condition: _life(condition, "used_percent"),
     }
-    page = view.table_of(say("disks.caption"), results.disks, columns, words=2, group=True)
+    warm = [condition for condition in results.disks if condition.temperature_c]
+    page = view.table_of(say("disks.caption"), warm, columns, words=2, group=True)
     cold = [results.suite.label(c.configuration) for c in results.disks if not c.temperature_c]
     if cold:
         page += view.key("disks.cold", names=", ".join(cold))
@@ -55,18 +49,6 @@ def disk_table(results: Results) -> Blocks:
 
 def _temperature(condition: Condition, when: str) -> str:
     return words.span(condition.temperature_c[when]) if when in condition.temperature_c else SILENT
-
-
-def _counted(condition: Condition, key: str, unit: float = 1.0) -> str:
-    return words.rounded(condition.counted[key] / unit) if key in condition.counted else SILENT
-
-
-def _setting(condition: Condition, key: str) -> str:
-    return ", then ".join(condition.settings.get(key, (SILENT,)))
-
-
-def _life(condition: Condition, key: str) -> str:
-    return "; ".join(map(words.exact, condition.life[key])) if key in condition.life else SILENT
 
 
 SPECIFICATION = "SNIA SSS PTS 2.0.2"

@@ -8,9 +8,8 @@ from itertools import compress
 
 from analysis.money import costs
 from analysis.money.costs import BatteryHours
-from analysis.money.payback import PROFILE, Payback
+from analysis.money.payback import Payback
 from analysis.report import payback_text, view, words
-from analysis.report.figures import worth
 from analysis.report.payback_text import span
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Fields
@@ -27,14 +26,14 @@ def money_section(results: Results) -> Blocks:
     page: Blocks = ()
     if lacking := payback_text.profile_lacking(results):
         page += view.paragraph(lacking)
-    page += _savings(results, a) + _battery_hours(results, a) + _batteries(results, a)
+    page += _savings(results, a) + _battery_hours(results, a)
     return page + _declared(a)
 
 
 def _savings(results: Results, a: Assumptions) -> Blocks:
-    """Return the savings of a machine and of the fleet, what they rest on, and a picture."""
-    suite, energy = results.suite, results.energy
-    paybacks = costs.headline_paybacks(suite, energy)
+    """Return the savings of a machine and of the fleet, and what they rest on."""
+    suite = results.suite
+    paybacks = costs.headline_paybacks(suite, results.energy)
     if not paybacks:
         return ()
     first, unit, machines = paybacks[0], a.currency, words.grouped(a.machines)
@@ -55,12 +54,7 @@ def _savings(results: Results, a: Assumptions) -> Blocks:
     rows = [[name, *map(figure, paybacks)] for name, figure in figures.items()]
     heads = ["Instead of", *(suite.label(p.against) for p in paybacks)]
     caption = say("money.table", work=payback_text.work(first, a), life=words.exact(a.life_years))
-    table = view.table(caption, heads, rows) + view.bullets(payback_text.basis(first, a))
-    by_profile = first.workload == PROFILE
-    day = costs.day_of_work(suite, energy) if by_profile else {first.workload: first.runs_per_day}
-    drawn = worth.draw(first, costs.hours_a_day(suite, energy, day), a)
-    caption = say("money.picture", against=suite.label(first.against))
-    page = view.columns(table, view.picture(drawn, caption))
+    page = view.table(caption, heads, rows) + view.bullets(payback_text.basis(first, a))
     if disks.across(suite, *(p.drive for p in paybacks), *costs.alternatives(suite)):
         return page
     return page + view.key("money.drive") * (not first.assumed)
@@ -102,17 +96,3 @@ def _declared(a: Assumptions) -> Blocks:
         runs=payback_text.declared_work(a),
         battery=words.exact(a.battery_wh),
     )
-
-
-def _batteries(results: Results, a: Assumptions) -> Blocks:
-    """Return the runs of each workload on a full battery, a column for each configuration."""
-    by: dict[str, dict[str, str]] = {}
-    for battery in costs.batteries(results.suite, results.energy):
-        by.setdefault(battery.workload, {})[battery.configuration] = span(battery.runs)
-    names = results.suite.configurations
-    rows = [
-        [words.name_of(workload), *(runs.get(name, words.NOTHING) for name in names)]
-        for workload, runs in by.items()
-    ]
-    caption = say("battery.runs", battery=words.exact(a.battery_wh))
-    return view.table(caption, ["Workload", *map(results.suite.label, names)], rows)

@@ -111,16 +111,9 @@ def lines(results: Results) -> list[str]:
 
 
 def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
-    """Return the basis of a payback: the machine after work, the tail, and ranges."""
+    """Return the basis of a payback: the machine after work, and ranges."""
     after = say(f"payback.{payback.after_work}")
     sentences = [say("payback.machine", after=after, work=work(payback, assumptions))]
-    if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
-        sentences.append(say("payback.tail.little", share=f"{LITTLE * 100:g} %"))
-    else:
-        rest_j = words.rounded(payback.saving_j.mean - payback.tail_j)
-        unit = "a day" if payback.workload == PROFILE else "a run"
-        tail_j = words.rounded(payback.tail_j)
-        sentences.append(say("payback.tail", tail_j=tail_j, unit=unit, rest_j=rest_j))
     if payback.runs is not None and payback.hours is not None:
         years = payback.hours.scaled(1 / HOURS_PER_DAY / DAYS_PER_YEAR)
         sentences.append(
@@ -140,9 +133,6 @@ def basis(payback: Payback, assumptions: Assumptions) -> list[str]:
         odds = chance(payback.probability)
         sentences.append(say("payback.probability", chance=odds, counts=counts))
     return sentences
-
-
-LITTLE = 0.001  # share of the saving below which no figure is stated
 
 
 def profile_lacking(results: Results) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.published import claims, reference
-from analysis.published.claims import Claim, DecidedClaim, DecidedRatio, decide_claims
+from analysis.published.claims import Claim, DecidedClaim, decide_claims
 from analysis.published.compared_figures import (
     CLOSE,
     ComparedFigure,
@@ -21,14 +21,13 @@ from analysis.report.view import Blocks, Fields
 from analysis.report.words import count
 from analysis.report.workload_section import joules
 from analysis.stats.results import Results
-from contract.estimates import ends
 
 DOUBT = "*"
-FEW = 24  # rows that are shown at once; more are folded
+FEW = 24  # rows that are shown one by one
 
 
 def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
-    """Return a paper's figures: one table if they are few, else a summary and folded tables."""
+    """Return a paper's figures one by one if they are few, else how many of them agree."""
     if len(rows) <= FEW:
         caption = f"{_quantities(rows).capitalize()}: published, and in this suite"
         return _table(results, caption, rows)
@@ -44,12 +43,7 @@ def tables(results: Results, rows: Sequence[ComparedFigure]) -> Blocks:
         "Agree": lambda entry: str(entry[2]["agrees"]),
     }
     caption = "Published, and in this suite: how much agrees"
-    page = view.table_of(caption, summary, columns, words=2)
-    every = view.join(
-        _table(results, f"{place}: published, and in this suite", part)
-        for place, part in by_place.items()
-    )
-    return page + view.folded(f"These {len(rows)} figures one by one", every, screen_only=True)
+    return view.table_of(caption, summary, columns, words=2) + view.key("published.many")
 
 
 def conditions(figure: Published) -> str:
@@ -70,13 +64,13 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
     columns: Fields[ComparedFigure] = {
         "What": lambda row: f"{_title(row.published)} ({row.published.unit})",
         "Compared": lambda row: _compared(results, row),
+        "Agreement": _agreement,
         "Ratio, published": lambda row: (
             "1"
             if row.is_baseline
             else words.number(row.published_ratio, 3) + DOUBT * row.published.doubtful
         ),
         "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
-        "Agreement": _agreement,
         "Published": lambda row: value(row.published),
         "Here": lambda row: words.plus_minus(row.measured),
         "Joules here": lambda row: (
@@ -85,7 +79,7 @@ def _table(results: Results, caption: str, rows: Sequence[ComparedFigure]) -> Bl
             else words.plus_minus(row.joules, "J")
         ),
     }
-    return view.table_of(caption, rows, columns, words=2, group=True)
+    return view.table_of(caption, rows, columns, words=3, group=True)
 
 
 def _agreement(row: ComparedFigure) -> str:
@@ -165,7 +159,7 @@ KINDS: dict[claims.Verdict, str] = {  # by the verdict that has the same colour
 
 
 def _claims(results: Results) -> Blocks:
-    """Sentences of the papers with a verdict each; the ratios that it rests on are folded."""
+    """Return sentences of the papers with a verdict each; claims.csv has their ratios."""
     decided = decide_claims(results.suite, results.energy, results.family.events)
     if not decided:
         return ()
@@ -176,14 +170,11 @@ def _claims(results: Results) -> Blocks:
     page = view.paragraph(
         say("claims.key", claims=claimed, counts=words.listed(counts), ratios=tested_ratios)
     )
-    claim_tables: Blocks = ()
-    ratio_tables: Blocks = ()
-    for citation in citations():
-        tested = [claim for claim in decided if claim.claim.paper == citation.paper]
-        claim_tables += _claim_table(citation.short, tested)
-        ratio_tables += _ratio_table(results, citation.short, tested)
-    page += view.folded(f"These {claimed} one by one", claim_tables, anchor="claims")
-    return page + view.folded(f"These {tested_ratios} one by one", ratio_tables, screen_only=True)
+    claim_tables = view.join(
+        _claim_table(citation.short, [c for c in decided if c.claim.paper == citation.paper])
+        for citation in citations()
+    )
+    return page + view.folded(f"These {claimed} one by one", claim_tables, anchor="claims")
 
 
 def _claim_table(paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
@@ -196,26 +187,6 @@ def _claim_table(paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
     }
     page = view.table_of(f"{paper}: claims, tested here", tested, columns, words=4)
     return page + view.bullets([text for c in tested for text in own_figures(c.claim)])
-
-
-def _ratio_table(results: Results, paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
-    """Return the ratios of a paper's claims, and where their thresholds come from."""
-    columns: Fields[tuple[DecidedClaim, DecidedRatio]] = {
-        "Claim": lambda row: f"{row[0].claim.text} ({row[0].claim.place})",
-        "Ratio": lambda row: _compared_as_claimed(results, row[1]),
-        "Claimed": lambda row: row[1].claimed.claimed,
-        "Paper": lambda row: _range([row[1].claimed.theirs]),
-        "Here": lambda row: words.ratio_of(*ends(row[1].interval)),
-        "Verdict": lambda row: view.Verdict(row[1].verdict, KINDS[row[1].verdict]),
-    }
-    rows = [(claim, ratio) for claim in tested for ratio in claim.ratios]
-    page = view.table_of(f"{paper}: claims, ratio by ratio", rows, columns, words=3, group=True)
-    sources = (
-        f"{ratio.claimed.claimed}: {ratio.claimed.threshold}."
-        for _, ratio in rows
-        if ratio.claimed.threshold
-    )
-    return page + view.bullets(list(dict.fromkeys(sources)))
 
 
 def _aside(decided: DecidedClaim) -> str:
@@ -246,18 +217,6 @@ def _range(values: Sequence[float | None]) -> str:
         words.number(end(ratios), 2 if end(ratios) > 0.1 else None) for end in (min, max) if ratios
     ]
     return " to ".join(dict.fromkeys(ends)) or words.NOTHING
-
-
-def _compared_as_claimed(results: Results, ratio: DecidedRatio) -> str:
-    """Return the quantity, the part of the machine, and what is compared: stacks or phases."""
-    claimed = ratio.claimed
-    part = f"{claimed.component}, " if claimed.quantity in ("energy", "power") else ""
-    mine, base = (results.suite.label(name) for name in (ratio.configuration, ratio.against))
-    sides = f"{mine} against {base}" if mine != base else mine
-    if claimed.against_phases and not claimed.what:
-        phases = (", ".join(names) for names in (claimed.phases, claimed.against_phases))
-        sides = f"{' against '.join(phases)}, {sides}"
-    return f"{claimed.quantity}, {part}{claimed.what or sides}"
 
 
 def sentences(rows: list[ComparedFigure]) -> list[str]:

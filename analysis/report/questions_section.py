@@ -10,8 +10,8 @@ from analysis.report.texts import say
 from analysis.report.view import Blocks, Fields
 from analysis.report.words import parse
 from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import Answer, Contrast, faults, passes
-from analysis.stats.results import Results, whole_joules
+from analysis.stats.contrasts import Answer, Contrast, faults
+from analysis.stats.results import Results
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
 from contract.plan import DeclaredComparison, Side
@@ -44,24 +44,17 @@ def contrasts_section(results: Results) -> Blocks:
 
 
 def contrasts_notes(results: Results) -> Blocks:
-    """Return what the contrasts mean, the same in joules of one pass, and doubts."""
+    """Return what the contrasts mean, and doubts."""
     return view.bullets([*_overall(results), *doubts(results)]) if results.contrasts else ()
 
 
 def _overall(results: Results) -> Iterator[str]:
-    """Yield the scope of the verdicts, the meaning of the overall figure, and whole joules."""
+    """Yield the scope of the verdicts, and the meaning of the overall figure."""
     yield say("contrasts.verdicts", tested=str(results.family.tested))
     suite = results.suite
     names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
     aside = say("contrasts.aside", workloads=words.listed(names)) if names else ""
     yield say("contrasts.overall", over=answer.overall_name(suite)) + aside
-    for title, weights in passes(results.suite):
-        ratios = [
-            f"{_pair(results, base, other)} {words.change_in(ratio)}"
-            for base, other, ratio in whole_joules(results, weights)
-        ]
-        if ratios:
-            yield say("contrasts.joules", title=title, ratios="; ".join(ratios))
 
 
 def doubts(results: Results) -> Iterator[str]:

@@ -26,7 +26,6 @@ from analysis.report.view import (
     Note,
     Page,
     Paragraph,
-    Picture,
     Remarks,
     Table,
 )
@@ -46,26 +45,20 @@ def html(page: Page) -> str:
     templates = environment()
     explained = Explaining(page.terms)
     templates.filters["explained"] = explained
-    traces = any(picture.curves for picture in view.find_blocks(Picture, page))
     view.draw(page)
-    scripts = [asset(name) for name in (*["uPlot.iife.min.js"] * traces, "report.js")]
+    script = Markup((TEMPLATES / "report.js").read_text(encoding="utf-8"))
     texts = catalogue().texts.items()
-    script = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}
+    script_texts = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}
     return templates.get_template("page.html.j2").render(
         page=page,
         explained=explained,
         close=catalogue().texts["term.close"],
         language=LANGUAGE,
-        words=json.dumps(script, ensure_ascii=False),
-        styles=[asset("uPlot.min.css")] * traces,
-        scripts=scripts,
-        digests=" ".join(map(digest, scripts)),
+        words=json.dumps(script_texts, ensure_ascii=False),
+        script=script,
+        # The source expression by which a policy allows a script (CSP 3, hash-source).
+        digest=f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'",
     )
-
-
-def digest(script: str) -> str:
-    """Return the source expression by which a policy allows a script (CSP 3, hash-source)."""
-    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def environment() -> Environment:
@@ -85,11 +78,6 @@ def environment() -> Environment:
     )
     templates.filters["shown"] = templates.filters["explained"] = shown
     return templates
-
-
-def asset(name: str) -> Markup:
-    """Return a file of the templates' folder, unescaped."""
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
 class Explaining:

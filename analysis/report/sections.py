@@ -21,7 +21,6 @@ from analysis.report import (
     words,
     workload_section,
 )
-from analysis.report.figures import forest
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Page, Section
 from analysis.stats.results import Results
@@ -87,31 +86,22 @@ class Report:
         return (view.Facts(text, answer.mark(self.results.origin)),)
 
     def workloads(self) -> Blocks:
-        """Return the declared questions, ratios beside contrasts, and a fold for each workload."""
+        """Return the declared questions, the contrasts, and a fold for each workload."""
         results = self.results
-        caption = say("figures.picture", component=words.name_of(results.family.component))
-        drawn = forest.draw(
-            results.family.versus, results.suite, results.family.component, results.origin
-        )
-        sheets = view.join(
-            view.picture(sheet, caption + forest.arrow_note(sheet)) for sheet in drawn
-        )
         page = questions_section.questions_section(results)
         page += questions_section.contrasts_section(results)
-        page += view.columns(sheets, questions_section.contrasts_notes(results))
+        page += questions_section.contrasts_notes(results) + workload_section.joules_key(results)
         for name in results.suite.workloads:
             flagged = steadiness_section.flagged(results, name)
             page += workload_section.workload_section(results, name, flagged)
         return page
 
     def figures(self) -> Blocks:
-        """Return every component, figures per unit of work, budget, disks, meters, provenance."""
+        """Return the files with all figures, other sources, meters, disks and provenance."""
         results = self.results
         return (
-            *workload_section.components_table(results),
+            *view.key("figures"),
             *tables.other_sources(results),
-            *workload_section.units_section(results),
-            *trust_section.budget_section(results),
             *trust_section.meters_section(results),
             *provenance.provenance_section(results),
         )

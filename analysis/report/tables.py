@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import fmean
 
@@ -180,71 +180,34 @@ def cell_of(c: Comparison | None, time_ratio: float | None = None) -> MatrixCell
     return MatrixCell(text, verdict.kind, f"{verdict}, n = {c.n}", tuple(below))
 
 
-OTHER_HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "Mean power (W)", "n"]
+OTHER_HEADERS = ["Source", "What", "Workload", "Configuration", "Energy (J)", "n"]
 
 
 def other_sources(results: Results) -> Blocks:
     """Return the joules of other sources, and what they see; nothing without any."""
-    runs = results.suite.compared_runs
+    suite, runs = results.suite, results.suite.compared_runs
     names = dict.fromkeys(name for run in runs for name in run.other_sources)
     sources = [name for name in names if measures_other_zones(name, runs)]
     if not sources:
         return ()
-    rows = [row for source in sources for row in _rows(results, source)]
+    joules: dict[tuple[str, ...], dict[int, list[float]]] = {}
+    for source, *cell in product(sources, suite.workloads, suite.configurations):
+        for run in (run for run in runs if [run.workload, run.configuration] == cell):
+            for zone in run.zones_of(source):
+                if zone.energy_uj is not None:
+                    key = source, zone.zone, words.name_of(cell[0]), suite.label(cell[1])
+                    by_block = joules.setdefault(key, {})
+                    by_block.setdefault(run.block, []).append(zone.energy_uj / 1e6)
+    rows = [
+        [*key, words.plus_minus(estimate([fmean(js) for js in by.values()])), str(len(by))]
+        for key, by in joules.items()
+    ]
     caption = "Other sources on the target: energy of whole runs, including the tail"
     page = view.table(caption, OTHER_HEADERS, rows, words=4, group=True)
-    failed = [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
-    failed += [why for name in sources if (why := _still(runs, name))]
     notes = [catalogue().tables["sources"].get(name, "") for name in sources]
     notes += ["No verdict rests on them, and no sum includes them."]
-    return page + view.paragraph(" ".join(filter(None, [*notes, *failed])), "key")
-
-
-def _rows(results: Results, source: str) -> Iterator[list[str]]:
-    runs = [run for run in results.suite.compared_runs if source in run.other_sources]
-    zones = dict.fromkeys(zone.zone for run in runs for zone in run.zones_of(source))
-    moved = [zone for zone in zones if any(_joules(run, source, zone) for run in runs)]
-    for zone, *cell in product(moved, results.suite.workloads, results.suite.configurations):
-        figures = [
-            (run, joules)
-            for run in runs
-            if [run.workload, run.configuration] == cell
-            and (joules := _joules(run, source, zone)) is not None
-        ]
-        if not figures:
-            continue
-        blocks: dict[int, list[float]] = {}
-        for run, joules in figures:
-            blocks.setdefault(run.block, []).append(joules)
-        records = [run.other_sources[source] for run, _ in figures]
-        seconds = [max((r.t_end_ns or 0) - (r.t_start_ns or 0), 1) / 1e9 for r in records]
-        power_w = [joules / s for (_, joules), s in zip(figures, seconds, strict=True)]
-        yield [
-            source,
-            zone,
-            words.name_of(cell[0]),
-            results.suite.label(cell[1]),
-            words.plus_minus(estimate([fmean(values) for values in blocks.values()])),
-            words.number(fmean(power_w)),
-            str(len(blocks)),
-        ]
-
-
-def _joules(run: Run, source: str, name: str) -> float | None:
-    """Return a zone's joules in a run; None if the source gave no figure, or had a gap."""
-    zones = (zone for zone in run.zones_of(source) if zone.zone == name)
-    return next((z.energy_uj / 1e6 for z in zones if z.energy_uj is not None), None)
-
-
-def _still(runs: Sequence[Run], source: str) -> str:
-    """Return a sentence on the zones of a source that counted nothing in any run."""
-    energy_uj: dict[str, float] = {}
-    for run in runs:
-        for zone in run.zones_of(source):
-            if zone.energy_uj is not None:
-                energy_uj[zone.zone] = energy_uj.get(zone.zone, 0.0) + zone.energy_uj
-    still = [zone for zone, total in energy_uj.items() if not total]
-    return f"{source}: {', '.join(still)} counted nothing in any run." if still else ""
+    notes += [f"{name}: {why}" for name in sources if (why := _failed(runs, name))]
+    return page + view.paragraph(" ".join(filter(None, notes)), "key")
 
 
 def _failed(runs: Sequence[Run], source: str) -> str:

@@ -1,4 +1,4 @@
-"""Trust in the figures: remarks on the first screen, the section, and the uncertainty budget."""
+"""Trust in the figures: remarks on the first screen, cross-checks, and the meters."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-import polars as pl
-
 from analysis.energy import run_checks
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES
-from analysis.flags import meaning
-from analysis.money import budgets
+from analysis.flags import reserves
 from analysis.report import disks_section, provenance, view, words
 from analysis.report.texts import catalogue, say
 from analysis.report.view import Blocks, Remark
 from analysis.report.words import count
-from analysis.stats.budget import SCATTER
 from analysis.stats.results import Results, measured_phases
 from analysis.suite import readers
 from analysis.suite.records import Meter
-from instrumentation.accuracy import NOT_STATED
 
 ALIKE = re.compile(r"\d+-b\d+-[\w-]+|[\d.,\u202f]+")  # names of runs, and figures
 
@@ -98,10 +93,11 @@ def trust_section(results: Results) -> Blocks:
 
 
 def meters_section(results: Results) -> Blocks:
-    """Return accuracy and coverage of the meters, flags, failed checks, disks, and the work."""
-    page = view.bullets(map(_accuracy, results.suite.meters)) + _coverage(results)
-    flags = [[flag, meaning(flag), str(n)] for flag, n in run_checks.flagged(results.energy)]
-    page += view.table("Flags on phases", ["Flag", "Meaning", "Rows"], flags, words=2)
+    """Return accuracy and coverage of the meters, flags, failed checks and disks."""
+    page = view.bullets(
+        _accuracy(meter) + _coverage(results, meter) for meter in results.suite.meters
+    )
+    page += view.bullets(note.sentence for note in results.flags if not reserves(note.code))
     failed = [[name, message, str(n)] for name, message, n in run_checks.warnings(results.suite)]
     page += view.table(say("trust.failed"), ["Check", "Message", "Runs"], failed, words=2)
     testbed = max(run_checks.own_shares(results.suite), key=lambda phase: phase.share, default=None)
@@ -110,7 +106,7 @@ def meters_section(results: Results) -> Blocks:
         workload = words.name_of(testbed.workload)
         text = say("trust.own", share=share, workload=workload, phase=testbed.phase, limit=limit)
         page += view.paragraph(text)
-    return page + disks_section.disk_table(results) + _work(results)
+    return page + disks_section.disk_table(results)
 
 
 def cross_checks(results: Results) -> Iterator[list[str]]:
@@ -187,89 +183,31 @@ def _clock(results: Results) -> str:
     )
 
 
-def _work(results: Results) -> Blocks:
-    """Return the folded account of each phase's work; the kernel's counts once a phase."""
-    before: tuple[str, ...] = ()
-    rows = []
-    for work in results.works:
-        key = work.workload, work.phase, work.configuration
-        traffic = (work.disk_read_bytes, work.disk_written_bytes, work.disk_discarded_bytes)
-        amounts = (work.planned, work.reported, work.counted)
-        again = key == before
-        labels = words.name_of(work.workload), work.phase, results.suite.label(work.configuration)
-        cells = [work.unit, *map(_amount, amounts), *([""] * 3 if again else map(_amount, traffic))]
-        rows.append([*labels, *cells, "" if again else ", ".join(work.codes)])
-        before = key
-    heads = ["Workload", "Phase", "Configuration", "Unit", "Planned", "Reported", "Counted"]
-    heads += ["Disk read (B)", "Disk written (B)", "Discarded (B)", "Differs"]
-    inside = view.table(say("trust.work"), heads, rows, words=4, group=True)
-    inside += view.key("trust.work") if rows else ()
-    return view.folded(say("trust.work.title"), inside)
-
-
-def _amount(value: float | None) -> str:
-    return words.NOTHING if value is None else words.number(value, 0 if value % 1 == 0 else 2)
-
-
-def _coverage(results: Results) -> Blocks:
-    rows = []
-    for meter in results.suite.meters:
-        for channel in meter.channels:
-            phases = measured_phases(results.energy).filter(source=meter.name, component=channel)
-            share = phases["coverage"].to_list()
-            gaps = phases.filter(pl.col("coverage") < 1)["run_id"].n_unique()
-            shares = map(_share, (fmean(share), min(share))) if share else [words.NOTHING] * 2
-            rows.append([meter.name, words.name_of(channel), str(len(phases)), *shares, str(gaps)])
-    heads = ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"]
-    return view.table("The meter's coverage of the measured phases", heads, rows, words=2)
+def _coverage(results: Results, meter: Meter) -> str:
+    shares = measured_phases(results.energy).filter(source=meter.name)["coverage"].to_list()
+    if not shares:
+        return ""
+    return (
+        f" It covers {_share(fmean(shares))} of the phases, at worst {_share(min(shares))} of one."
+    )
 
 
 def _accuracy(meter: Meter) -> str:
     """Return the stated accuracy of a meter, and how it is used."""
-    stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in meter.terms if t.limit]
-    unknown = [named(t.name) for t in meter.terms if t.limit is None]
+    names = catalogue().tables["terms_of_error"]
+    limits = {names.get(t.name, t.name): t for t in meter.terms}
+    stated = [
+        f"{name} ±{words.rounded(t.limit * 100)} %"
+        if t.unit == "1"
+        else f"{name} ±{words.rounded(t.limit)} {t.unit}"
+        for name, t in limits.items()
+        if t.limit
+    ]
     if not stated:
         return (
             f"The accuracy of meter {meter.name} is unknown, so its joules have no type B figure."
         )
+    unknown = [name for name, t in limits.items() if t.limit is None]
     lacking = f"; not stated: {', '.join(unknown)}" * bool(unknown)
     terms = f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}."
     return f"{terms} {say('trust.accuracy')}"
-
-
-def budget_section(results: Results) -> Blocks:
-    """Return the budget's key, its terms with their sources, and figures that lack a term."""
-    budgeted = [*budgets.joules(results), *budgets.overall(results)]
-    stated = dict.fromkeys(
-        (row.term, row.stated) for figure in budgeted for row in figure.budget.rows if row.stated
-    )
-    if not budgeted:
-        return ()
-    page = view.key("budget")
-    lacking = dict.fromkeys(
-        (figure.source, term)
-        for figure in budgeted
-        for term in figure.budget.missing
-        if term != SCATTER
-    )
-    page += view.bullets(
-        f"Incomplete: the {named(term)} of {source} has no stated limit, so its figures are less "
-        "certain by an unknown amount."
-        for source, term in lacking
-    )
-    rows = [[named(term), source] for term, source in stated]
-    return page + view.table(
-        "Sources of the instrument's terms", ["Term", "Stated by"], rows, words=2
-    )
-
-
-def named(name: str) -> str:
-    """Return the name of a term of error for people."""
-    return catalogue().tables["terms_of_error"].get(name, name)
-
-
-def limit_of(value: float | None, unit: str) -> str:
-    """Return a limit in its term's unit, a share in per cent."""
-    if value is None:
-        return NOT_STATED
-    return f"{words.rounded(value * 100)} %" if unit == "1" else f"{words.rounded(value)} {unit}"

@@ -10,7 +10,7 @@ import polars as pl
 import polars.selectors as cs
 
 from analysis.money import budgets
-from analysis.published.tables import claims_csv
+from analysis.published.tables import csv_tables
 from analysis.spreadsheet import csv_bytes
 from analysis.stats.alike import (
     ROUNDING,
@@ -56,7 +56,7 @@ def _tables(folder: Path, again: Results) -> Findings:
         "summary.parquet": again.summary,
         **csv_files(again),
         "budget.csv": csv_bytes(budget),
-        "claims.csv": claims_csv(again),
+        **csv_tables(again),
     }
     kind = "bundle" if (folder / ABOUT).is_file() else "suite"
     stored = [name for name in DERIVED if (folder / name).exists()]

@@ -132,11 +132,10 @@ class Note(Block):
 
 @dataclass(frozen=True)
 class Folded(Block):
-    """Blocks that a reader can unfold; with `screen_only` they are not printed."""
+    """Blocks that a reader can unfold; print shows them open."""
 
     summary: str
     inside: Blocks
-    screen_only: bool
     anchor: str
 
 
@@ -221,15 +220,10 @@ class Matrix(Block):
 
 @dataclass(frozen=True)
 class Picture(Block):
-    """A figure, with its origin in its title.
-
-    A browser with scripts can zoom `curves`, a JSON object of power over time: names, [seconds,
-    watts] by name, phases as [name, start, end] in s.
-    """
+    """A figure, with its origin in its title."""
 
     drawn: Figure
     caption: str
-    curves: str = ""
 
     @property
     def alt(self) -> str:
@@ -351,9 +345,9 @@ def note(title: str, text: str) -> Blocks:
     return (Note(title, paragraph(text)),)
 
 
-def folded(summary: str, inside: Blocks, screen_only: bool = False, anchor: str = "") -> Blocks:
+def folded(summary: str, inside: Blocks, anchor: str = "") -> Blocks:
     """Return a fold, if there is anything in it."""
-    return (Folded(summary, inside, screen_only, anchor),) if inside else ()
+    return (Folded(summary, inside, anchor),) if inside else ()
 
 
 def table(
@@ -381,9 +375,9 @@ def table_of(
     return table(caption, list(columns), cells, words=words, group=group)
 
 
-def picture(drawn: Figure | None, caption: str, curves: str = "") -> Blocks:
+def picture(drawn: Figure | None, caption: str = "") -> Blocks:
     """Return a figure, if one was drawn."""
-    return () if drawn is None else (Picture(drawn, caption, curves),)
+    return () if drawn is None else (Picture(drawn, caption),)
 
 
 def columns(first: Blocks, aside: Blocks) -> Blocks:

@@ -153,21 +153,6 @@ def counted(suite: Suite) -> list[str]:
     return [name for name in working(suite) if suite.counts_overall(name)]
 
 
-def passes(suite: Suite) -> list[tuple[str, Mapping[str, float]]]:
-    """Return named weights by workload for sums of joules.
-
-    They are one run of each counted workload, and the declared duty of a day if the suite has all
-    of its workloads.
-    """
-    weighted: list[tuple[str, Mapping[str, float]]] = [
-        ("one pass of the suite", dict.fromkeys(counted(suite), 1.0))
-    ]
-    duty = {} if suite.assumptions is None else suite.assumptions.duty
-    if duty and set(duty) <= set(suite.workloads):
-        weighted.append(("a day of the declared duty", duty))
-    return weighted
-
-
 def by_block(
     energy: pl.DataFrame, component: str, column: str = "energy_j"
 ) -> dict[tuple[str, str], BlockValues]:

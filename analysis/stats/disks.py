@@ -74,14 +74,12 @@ def _fact(suite: Suite, role: str, key: str) -> str:
 
 
 WHEN = ("before", "after")
-# Keys of a disk in run.json: settings that should not change, counts, and its remaining life.
+# Keys of a disk in run.json: settings that should not change.
 SETTINGS = {
     "link": "link or queue",
     "write_cache": "write cache",
     "latency_tolerance_us": "latency tolerance (µs)",
 }
-COUNTS = ("throttled", "written_bytes", "errors")
-LIFE = ("spare_percent", "used_percent")
 
 
 @dataclass(frozen=True)
@@ -89,18 +87,17 @@ class Condition:
     """Condition of the disk under one configuration over its finished runs.
 
     `temperature_c` has the mean with the lowest and the highest, and `warmer_k` the mean difference
-    to the disk under the baseline in the same blocks and workloads, both by `WHEN`. `counted` is
-    the growth of `COUNTS` during the runs, `settings` the observed values of `SETTINGS`, and `life`
-    the first and the last of `LIFE`. Keys that the disk does not report are missing.
+    to the disk under the baseline in the same blocks and workloads, both by `WHEN`.
+    `media_errors` are those counted during the runs, `settings` the observed values of `SETTINGS`.
+    Keys that the disk does not report are missing.
     """
 
     configuration: str
     disk: str
     temperature_c: Mapping[str, Estimate]
     warmer_k: Mapping[str, float]
-    counted: Mapping[str, float]
+    media_errors: float
     settings: Mapping[str, tuple[str, ...]]
-    life: Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -153,6 +150,11 @@ def findings(suite: Suite, conditions: Sequence[Condition]) -> Iterator[str]:
                 f"The disk under {suite.label(condition.configuration)} was {abs(apart[1]):.1f} K "
                 f"{way} {apart[0]} its runs than that under {base} (limit {limit:g} K): what "
                 "differs between the two may be heat."
+            )
+        if condition.media_errors > 0:
+            yield (
+                f"The disk under {suite.label(condition.configuration)} counted "
+                f"{condition.media_errors:g} media errors during its runs."
             )
     for key, label in SETTINGS.items():
         settings = {
@@ -239,7 +241,6 @@ def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> C
         shared = cells.keys() & base_cells.keys()
         if shared and runs is not base:
             warmer_k[when] = fmean(fmean(cells[c]) - fmean(base_cells[c]) for c in shared)
-    growths = {key: [n for run in runs if (n := run.growth(key)) is not None] for key in COUNTS}
     settings = {
         key: dict.fromkeys(
             str(run.facts[when][key])
@@ -249,15 +250,13 @@ def _condition(name: str, runs: Sequence[_Report], base: Sequence[_Report]) -> C
         )
         for key in SETTINGS
     }
-    life = {key: [v for run in runs for v in run.numbers(key).values()] for key in LIFE}
     return Condition(
         name,
         runs[0].disk,
         temperature_c,
         warmer_k,
-        {key: sum(values) for key, values in growths.items() if values},
+        sum(run.growth("errors") or 0 for run in runs),
         {key: tuple(values) for key, values in settings.items() if values},
-        {key: (values[0], values[-1]) for key, values in life.items() if values},
     )
 
 

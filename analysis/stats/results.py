@@ -16,8 +16,7 @@ from analysis.energy.response import SLOW_FLAG
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.flags import flag_note, reserves
 from analysis.spreadsheet import csv_bytes
-from analysis.stats.comparison import Comparison
-from analysis.stats.contrasts import Answer, Contrast, by_block, contrast_table
+from analysis.stats.contrasts import Answer, Contrast, contrast_table
 from analysis.stats.disks import Condition, conditions, file_notes, findings
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.family import Family, as_table, judge, summary_rows
@@ -29,8 +28,7 @@ from analysis.stats.same_work import (
     unequal_work,
     work_notes,
 )
-from analysis.stats.stats import LEVEL
-from analysis.stats.summary import SummaryRow, compare_pairs, compared_component
+from analysis.stats.summary import SummaryRow
 from analysis.stats.voids import void_tries
 from analysis.suite import bundle, manifest
 from analysis.suite.clocks import TargetClock
@@ -350,24 +348,3 @@ def energy_of(folder: Path) -> pl.DataFrame:
     """Return a suite's energy table, from its folder or derived again. Raises SuiteError."""
     table = folder / "energy.parquet"
     return pl.read_parquet(table) if manifest.is_current(table) else energy_table(read(folder))
-
-
-def whole_joules(
-    results: Results, weights: Mapping[str, float]
-) -> Iterator[tuple[str, str, Comparison]]:
-    """Yield base, other and the ratio of their weighted sums of joules, for each contrast.
-
-    `weights` are numbers of runs by workload; blocks that lack one of them are left out.
-    """
-    joules = by_block(
-        results.energy, compared_component(results.suite, results.energy["component"])
-    )
-    for contrast in results.contrasts:
-        sides = []
-        for name in (contrast.base, contrast.other):
-            weighted = [(n, joules.get((workload, name), {})) for workload, n in weights.items()]
-            blocks = set.intersection(*(set(v) for _, v in weighted)) if weighted else set()
-            sides.append({block: sum(n * v[block] for n, v in weighted) for block in blocks})
-        if (ratio := compare_pairs(results.suite, *sides)) is not None:
-            level = LEVEL if contrast.comparison is None else contrast.comparison.level
-            yield contrast.base, contrast.other, replace(ratio, level=level)

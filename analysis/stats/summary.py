@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import product
 
 import numpy as np
 import polars as pl
@@ -249,68 +248,44 @@ UNITS = {
 
 @dataclass(frozen=True)
 class PerUnit:
-    """A phase (or `all`) of a workload on a configuration, per unit of its work.
+    """Whole runs of a workload on a configuration, per unit of their work.
 
-    `energy_j` is per `unit`, `rate` in units a second; `ratio` compares the joules per unit with
-    the baseline's, None on the baseline. `cpu_share` is the busy share of all CPUs, 0 to 1;
-    `disk_reads` and `disk_writes` are the disk's bytes per byte of work, None for other units.
+    `energy_j` is per `unit`, `rate` in units a second. `cpu_share` is the busy share of all CPUs, 0
+    to 1; `disk_reads` and `disk_writes` are the disk's bytes per byte of work.
     """
 
     configuration: str
-    phase: str
     unit: Unit
     energy_j: Estimate | None
     rate: Estimate | None
-    ratio: Comparison | None
     cpu_share: Estimate | None
     disk_reads: Estimate | None = None
     disk_writes: Estimate | None = None
 
 
 def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) -> list[PerUnit]:
-    """Return `all`, then the phases of one workload, in every unit that they count.
+    """Return a workload's figures per unit of the first work that every phase counts.
 
-    `all` has only units that every phase counts: the joules of others would count without work.
+    The joules of a phase that does not count it would count without work.
     """
-    energy = energy.filter(pl.col("phase") != BETWEEN, workload=workload)
-    phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, TAIL}]
-    rows = energy.filter(component=component)
-    units = [u for u in UNITS.values() if (rows[u.work].fill_null(0.0) > 0).any()]
-    counted = {unit: _by_block(rows, unit) for unit in units}
+    energy = energy.filter(workload=workload)
     parts = energy.filter(~pl.col("phase").is_in([ALL, TAIL, BETWEEN]))
-    shared = [unit for unit in units if len(parts) and (parts[unit.work].fill_null(0.0) > 0).all()]
-    lines = []
-    for phase in (ALL, *phases):
-        for unit, name in product(shared if phase == ALL else units, suite.configurations):
-            values = counted[unit].get((phase, name))
-            if values is None:
-                continue
-            base = counted[unit].get((phase, suite.base_of(name) or ""), {}).get("energy_j", {})
-            is_base, in_bytes = name == suite.baseline, unit.work == "bytes"
-            lines.append(
-                PerUnit(
-                    configuration=name,
-                    phase=phase,
-                    unit=unit,
-                    energy_j=estimate_of(values["energy_j"]),
-                    rate=estimate_of(values["rate"]),
-                    ratio=None if is_base else compare_pairs(suite, base, values["energy_j"]),
-                    cpu_share=estimate_of(values["cpu_share"]),
-                    disk_reads=estimate_of(values["disk_reads"]) if in_bytes else None,
-                    disk_writes=estimate_of(values["disk_writes"]) if in_bytes else None,
-                )
-            )
-    return lines
-
-
-def _by_block(rows: pl.DataFrame, unit: Unit) -> Cells:
-    """Return means by block of the runs' quotients, by phase and configuration with this work."""
+    shared = (u for u in UNITS.values() if len(parts) and (parts[u.work].fill_null(0.0) > 0).all())
+    if (unit := next(shared, None)) is None:
+        return []
     amount = pl.col(unit.work) / unit.size
     quotients = {
         "energy_j": pl.col("energy_j") / amount,
         "rate": amount / pl.col("duration_s"),
         "cpu_share": pl.col("cpu_busy_s") / (pl.col("duration_s") * pl.col("cpus")),
-        "disk_reads": pl.col("disk_read_bytes") / pl.col(unit.work),
-        "disk_writes": pl.col("disk_written_bytes") / pl.col(unit.work),
     }
-    return cell_means(rows.filter(pl.col(unit.work) > 0), ("phase", "configuration"), **quotients)
+    if unit.work == "bytes":
+        quotients["disk_reads"] = pl.col("disk_read_bytes") / pl.col(unit.work)
+        quotients["disk_writes"] = pl.col("disk_written_bytes") / pl.col(unit.work)
+    rows = energy.filter(pl.col(unit.work) > 0, component=component, phase=ALL)
+    cells = cell_means(rows, ("configuration",), **quotients)
+    return [
+        PerUnit(name, unit, **{key: estimate_of(values) for key, values in cells[name,].items()})
+        for name in suite.configurations
+        if (name,) in cells
+    ]

@@ -343,7 +343,8 @@ def test_unsafe_algorithms_are_marked_by_whole_words(text: str, names: set[str])
 
 
 def test_unsafe_ciphers_are_marked_in_every_table(papers: Results, rows: Rows) -> None:
-    shown = cells(published_section.tables(papers, rows["verma"]))
+    few = rows["verma"][:: len(rows["verma"]) // published_section.FEW + 1]
+    shown = cells(published_section.tables(papers, few))
     unsafe = [cell for cell in shown if cell.startswith(("DES", "3DES", "Blowfish"))]
     assert unsafe
     assert all(reference.MARK in cell for cell in unsafe)

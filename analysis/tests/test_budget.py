@@ -13,7 +13,7 @@ from scipy import special
 
 from analysis.money import budgets, costs
 from analysis.report.build import BUDGET, build
-from analysis.report.trust_section import budget_section
+from analysis.report.trust_section import meters_section
 from analysis.stats.budget import (
     Budget,
     Reading,
@@ -166,7 +166,7 @@ def test_extreme_limits_give_a_budget(metered: Results, limit: float) -> None:
         metered, suite=replace(metered.suite, meters=(replace(meter, terms=read_terms(terms)),))
     )
     assert len(budgets.table(odd)) > 0
-    assert "nan" not in text_of(budget_section(odd))
+    assert "nan" not in text_of(meters_section(odd))
 
 
 def test_count_and_update_of_a_counter_are_triangular() -> None:
@@ -239,11 +239,11 @@ def test_summary_and_paybacks_agree_with_their_budgets(metered: Results) -> None
         assert (p.saving_j.low, p.saving_j.high) == (alone.low, alone.high)
 
 
-def test_the_budget_section_is_incomplete_if_terms_are_not_stated(
+def test_a_meter_without_all_its_terms_says_which_are_not_stated(
     metered: Results, derived: Results
 ) -> None:
-    shown = [text_of(budget_section(results)) for results in (metered, derived)]
-    assert ["of meter0" in text for text in shown] == [False, True]
+    shown = [text_of(meters_section(results)) for results in (metered, derived)]
+    assert ["not stated" in text for text in shown] == [False, True]
 
 
 def test_an_error_that_does_not_cancel_enters_interval_and_verdict(metered: Results) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.money import costs
 from analysis.report import first_page, tables
-from analysis.report.disks_section import SILENT, disk_table
+from analysis.report.disks_section import disk_table
 from analysis.report.texts import say
 from analysis.report.view import Matrix, Table
 from analysis.stats import disks as specimens
@@ -98,23 +98,15 @@ def test_the_baseline_is_compared_within_blocks_and_workloads(suite: Suite) -> N
     assert by_configuration["opal"].warmer_k["before"] == 0.0
 
 
-def test_counts_grow_only_during_runs(suite: Suite) -> None:
-    def counting(run: Run, when: str, state: State) -> State:
-        at = 10 * suite.runs.index(run) + (when == "after")
-        return state | {
-            "throttled": at,
-            "written_bytes": at * 1000,
-            "spare_percent": 100 - at // 400,
-        }
+def test_media_errors_during_runs_are_reported(suite: Suite) -> None:
+    first = next(run.run_id for run in suite.runs if run.configuration == "opal")
 
-    condition = {c.configuration: c for c in conditions(changed(suite, counting))}
-    runs = sum(run.configuration == "opal" for run in suite.runs)
-    assert condition["opal"].counted == {
-        "throttled": runs,
-        "written_bytes": 1000 * runs,
-        "errors": 0,
-    }
-    assert condition["opal"].life["spare_percent"] == (100.0, 99.0)
+    def counting(run: Run, when: str, state: State) -> State:
+        return state | {"errors": 3 + (when == "after" and run.run_id == first)}
+
+    counted = changed(suite, counting)
+    (sentence,) = findings(counted, conditions(counted))
+    assert "Opal drive counted 1 media errors" in sentence
 
 
 def test_a_disk_that_disagrees_with_the_kernel_about_writes_is_reported(suite: Suite) -> None:
@@ -151,11 +143,11 @@ def test_a_changed_link_or_cache_is_reported_by_configuration(suite: Suite) -> N
 def test_facts_that_a_disk_does_not_report_are_not_zero(derived: Results, suite: Suite) -> None:
     silent = changed(suite, lambda _r, _w, d: dict.fromkeys(d))
     opal = conditions(silent)[1]
-    assert (opal.temperature_c, opal.warmer_k, opal.counted) == ({}, {}, {})
-    assert (opal.settings, opal.life) == ({}, {})
+    assert (opal.temperature_c, opal.warmer_k) == ({}, {})
+    assert (opal.settings, opal.media_errors) == ({}, 0)
     shown = disk_table(replace(derived, suite=silent))
-    (row,) = (row[1:] for table in pieces(Table, shown) for row in table.rows if SED in row)
-    assert row == [SED, *[SILENT] * 10]
+    rows = [row for table in pieces(Table, shown) for row in table.rows]
+    assert rows and not [row for row in rows if SED in row]
     assert "disk under Opal drive reports no temperature" in text_of(shown)
 
 

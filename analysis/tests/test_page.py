@@ -28,7 +28,6 @@ from analysis.report import (
     view,
     words,
 )
-from analysis.report.figures import timeline
 from analysis.report.sections import Report
 from analysis.report.view import (
     Answer,
@@ -40,7 +39,6 @@ from analysis.report.view import (
     Table,
 )
 from analysis.report.words import PhaseName, parse
-from analysis.report.workload_section import workload_section
 from analysis.stats.comparison import Comparison, judge_comparisons
 from analysis.stats.results import Results, results
 from analysis.suite import records
@@ -396,36 +394,6 @@ def test_a_browser_runs_only_our_scripts() -> None:
     assert live_markup(f"<script src='x'>{script}</script>")
 
 
-def test_a_trace_that_can_be_zoomed_holds_the_curves(derived: Results) -> None:
-    run = next(run for run in derived.suite.runs if run.workload == "kernel_tree")
-    curves = timeline.curves(derived.suite, run, derived.clock)
-    name, seconds, watts = curves[0]
-    seconds, watts = seconds.copy(), watts.copy()
-    seconds[5] = watts[5] = np.nan
-    shown = json.loads(timeline.as_json(run, [(name, seconds, watts), *curves[1:]]))
-    assert shown["names"] == ["system", "drive", "CPU package"]
-    times, power_w = shown["curves"][0]
-    assert power_w[5] is None
-    assert times[4] < times[5] < times[6]
-    assert [p[0] for p in shown["phases"]][-1] == "tail"
-    assert power_w[7] == pytest.approx(watts[7], abs=0.006)
-    page = Report(derived).page()
-    assert sum(bool(picture.curves) for picture in pieces(Picture, page)) == len(
-        derived.suite.workloads
-    )
-
-
-def test_the_picture_of_a_long_curve_keeps_means_and_gaps() -> None:
-    points = timeline.POINTS
-    seconds, watts = np.arange(4.0 * points), np.repeat(np.arange(float(points)), 4)
-    assert timeline._coarser(("a", seconds, watts))[2].tolist() == list(range(points))
-    seconds[[10, 401]] = watts[[10, 401]] = np.nan
-    _, coarse_s, coarse_w = timeline._coarser(("a", seconds, watts))
-    assert np.flatnonzero(np.isnan(coarse_w)).tolist() == [3, 102]
-    assert np.isnan(coarse_s).tolist() == np.isnan(coarse_w).tolist()
-    assert coarse_w[2] == 2
-
-
 def with_sources(derived: Results, give: Callable[[int], dict[str, object]]) -> Results:
     runs = tuple(
         replace(
@@ -453,9 +421,9 @@ def test_other_sources_have_a_table_and_explanations(derived: Results) -> None:
     (table,) = pieces(Table, blocks)
     battery = [row for row in table.rows if row[0] == "battery"]
     assert len(battery) == len(derived.suite.workloads) * len(derived.suite.configurations)
-    assert known(battery)[0][4:] == ["101.0 ± 2.5", "10.1", "3"]
+    assert known(battery)[0][4:] == ["101.0 ± 2.5", "3"]
     (gpu, *_) = [row for row in table.rows if row[0] == "nvml"]
-    assert gpu[4:] == ["5.00", "0.500", "1"]
+    assert gpu[4:] == ["5.00", "1"]
     text = text_of(blocks)
     assert "but only on battery" in text
     assert "nvml: no figure in 48 runs (a reading failed)" in text
@@ -556,10 +524,3 @@ def test_several_origins_give_the_worst(parts: list[str], worst: str) -> None:
 def test_a_phase_name_is_parsed_and_shown(phase: str, name: PhaseName, shown: str) -> None:
     assert parse(phase) == name
     assert name.shown == shown
-
-
-def test_the_papers_own_figures_are_drawn_of_one_configuration_too(papers: Results) -> None:
-    energy = papers.energy.filter(configuration="plain")
-    alone = Results(papers.suite, papers.clock, energy, ())
-    page = text_of(workload_section(alone, "file_io", set()))
-    assert texts.say("workload.paper", number="1") in page

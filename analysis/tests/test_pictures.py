@@ -14,30 +14,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from analysis.report import words
-from analysis.report.figures import bars, blocks, forest, style, timeline
+from analysis.report import answer, words
+from analysis.report.figures import blocks, forest, style, timeline
 from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
 from analysis.suite.samples import Samples, of_table
 from analysis.tests.known import known, replanned
-from analysis.tests.pages import many
-from contract import schema
-from contract.plan import Configuration, WorkloadEntry
+from contract.command_results import Ratio
+from contract.plan import Configuration
 
 
 def draw_run(suite: Suite, run: Run, clock: TargetClock) -> Figure | None:
     return timeline.draw(suite, run, timeline.curves(suite, run, clock))
 
 
+def overall(derived: Results, *compared: Comparison) -> Figure | None:
+    """Return the first screen's picture, of these comparisons or the suite's own."""
+    suite = derived.suite
+    names = suite.configurations[1:]
+    contrasts = [known(answer.contrast_of(derived, suite.baseline, name)) for name in names]
+    shown = dict(zip(names, compared or [known(c.comparison) for c in contrasts], strict=False))
+    return forest.draw_overall(suite, "system", shown, derived.origin)
+
+
 def pictures(derived: Results) -> Iterator[Figure]:
     suite, energy = derived.suite, derived.energy
-    yield from forest.draw(derived.family.versus, suite, "system", derived.origin)
+    yield known(overall(derived))
     for workload in suite.workloads:
-        for plot in bars.plots_of(workload):
-            figure = known(bars.draw(plot, energy, suite))
-            yield figure
         run = known(timeline.typical_run(suite, workload))
         for drawn in (
             draw_run(suite, run, derived.clock),
@@ -64,11 +69,10 @@ def test_seventeen_configurations_look_different_without_colour(wide: Results) -
     looks = style.palette(wide.suite)
     assert len(looks) == 17
     assert len(set(looks.values())) == 17
-    assert len({(look.colour, look.hatch) for look in looks.values()}) == 17
-    assert looks["c00"] == (style.GREY, "", "o")
+    assert looks["c00"] == (style.GREY, "o")
     assert looks["c01"].colour == style.SED_COLOUR
     spare = [look for name, look in looks.items() if name > "c01"]
-    assert all(a.colour != b.colour and a.hatch != b.hatch for a, b in pairwise(spare))
+    assert all(a.colour != b.colour and a.marker != b.marker for a, b in pairwise(spare))
 
 
 def test_the_look_follows_the_kind_and_not_the_name(derived: Results) -> None:
@@ -93,93 +97,46 @@ def test_every_axis_has_its_unit_and_every_title_its_origin(
             assert any(re.search(r"\((J|W|s|%)\)$", text) for text in scales)
 
 
-def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
-    figure = known(bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite))
+def test_labels_of_sixteen_lines_do_not_touch(wide: Results) -> None:
+    figure = known(overall(wide))
     labels = named(figure.axes[0])
     assert [t.get_text() for t in labels] == [
-        wide.suite.label(c) for c in wide.suite.configurations
+        wide.suite.label(c) for c in wide.suite.configurations[1:]
     ]
     assert_apart(figure, labels)
 
 
-def test_the_papers_figures_are_there(derived: Results) -> None:
-    drawn = [plot for w in derived.suite.workloads for plot in bars.plots_of(w)]
-    assert {plot.paper for plot in drawn} == {0, 1, 2, 3, 4, 5, 6}
-    figure = known(bars.draw(bars.PLOTS[1], derived.energy, derived.suite))
-    assert {len(axis.patches) for axis in figure.axes} == {4}
-    titles = [axis.get_title(loc="left") for axis in figure.axes]
-    assert titles == ["CPU package", "RAM", "Drive", "System"]
-
-
-def test_a_package_counted_by_its_dies_is_drawn_as_one(derived: Results) -> None:
-    """No zone is called package-0 there, only package-0-die-0 and so on, and their sum."""
-    summed = derived.energy.with_columns(pl.col("component").replace("package-0", "package"))
-    for plot in bars.PLOTS[:2]:
-        figure, usual = (bars.draw(plot, e, derived.suite) for e in (summed, derived.energy))
-        assert figure is not None
-        assert usual is not None
-        assert len(figure.axes) == len(usual.axes)
-
-
-def test_an_unknown_workload_is_drawn_and_a_missing_one_is_not(derived: Results) -> None:
-    renamed = derived.energy.with_columns(workload=pl.lit("ciphers"))
-    (plot,) = bars.plots_of("ciphers")
-    assert bars.draw(plot, renamed, derived.suite) is not None
-    assert bars.draw(plot, derived.energy, derived.suite) is None
-    assert forest.draw({}, derived.suite, "system", "measured") == []
-
-
-def test_eighty_rows_go_on_sheets_that_can_be_read(derived: Results) -> None:
-    """Eight configurations × ten workloads."""
-    names, workloads = list(many(8)), [f"workload-{i}" for i in range(10)]
-    suite = replanned(
-        derived.suite,
-        configurations=tuple(
-            schema.read(Configuration, {"name": name, **stack}) for name, stack in many(8).items()
-        ),
-        workloads=tuple(WorkloadEntry(name, {}) for name in workloads),
-    )
-    versus = {
-        (w, c, "meter0", "system"): Comparison(10, 1 + 0.05 * i, 0.02, 0.01, 9.0)
-        for i, c in enumerate(names)
-        if i
-        for w in workloads
-    }
-    sheets = forest.draw(versus, suite, "system", "modelled")
-    assert len(sheets) == 3
-    shown = [t.get_text() for sheet in sheets for t in named(sheet.axes[0])]
-    assert [text for text in shown if text in workloads] == workloads
-    assert len(shown) == 10 * 8
-    for sheet in sheets:
-        assert sheet.get_figheight() <= 10
-        assert_apart(sheet, named(sheet.axes[0]))
-    assert len({sheet.axes[0].get_xlim() for sheet in sheets}) == 1
+def test_without_a_comparison_there_is_no_picture(derived: Results) -> None:
+    assert forest.draw_overall(derived.suite, "system", {}, "measured") is None
 
 
 def test_an_interval_beyond_the_edge_ends_in_an_arrow(derived: Results) -> None:
-    versus = {
-        (w, c, "meter0", "system"): Comparison(10, 1.01, 0.02, 1.6 if c == "opal" else 0.01, 9.0)
-        for w in derived.suite.workloads
-        for c in derived.suite.configurations[1:]
-    }
-    (figure,) = forest.draw(versus, derived.suite, "system", "modelled")
+    far, near = (Comparison(10, 1.01, 0.02, error, 9.0) for error in (1.6, 0.01))
+    figure = known(overall(derived, far, near, near))
     arrows = [line for line in figure.axes[0].lines if line.get_marker() == ">"]
-    assert len(arrows) == len(derived.suite.workloads)
+    assert len(arrows) == 1
     assert figure.axes[0].get_xlim()[1] < 1000
     assert "Arrow" in forest.arrow_note(figure)
-    near = {key: replace(c, error=0.01) for key, c in versus.items()}
-    (figure,) = forest.draw(near, derived.suite, "system", "modelled")
-    assert forest.arrow_note(figure) == ""
+    assert forest.arrow_note(known(overall(derived, near, near, near))) == ""
 
 
 def test_what_is_equivalent_is_drawn_with_the_interval_that_decides(derived: Results) -> None:
     c = Comparison(10, 1.01, 0.02, 0.0027, 9.0, level=0.01)
     assert c.verdict == "equivalent"
-    key = (derived.suite.workloads[0], derived.suite.configurations[1], "meter0", "system")
-    (figure,) = forest.draw({key: c}, derived.suite, "system", "modelled")
+    figure = known(overall(derived, c))
     drawn = [np.asarray(line.get_xdata(), float) for line in figure.axes[0].lines]
     (ends,) = [xs for xs in drawn if len(xs) == 2][1:]
     assert max(ends) == pytest.approx(100 * (known(c.high) - 1)) and max(ends) < 2
+
+
+def test_suites_under_a_letter_each_have_their_heading(derived: Results) -> None:
+    name = derived.suite.configurations[1]
+    ratio = Ratio("", name, 3, 3, 1.1, 1.0, 1.2)
+    groups = [(letter, [("plain", name, ratio)]) for letter in "BC"]
+    axis = known(forest.draw_ratios(derived.suite, groups, "measured")).axes[0]
+    assert [label.get_text() for label in named(axis)] == ["B", "plain", "C", "plain"]
+    low, high = sorted(axis.get_ylim())
+    assert all(low < tick < high for tick in axis.get_yticks())
 
 
 def test_a_picture_over_time_reads_only_its_runs_stretch(derived: Results) -> None:
@@ -238,7 +195,7 @@ def test_flagged_blocks_are_ringed(derived: Results) -> None:
     flagged = {(1, "opal")}
     figure = known(blocks.draw(derived.suite, derived.energy, "sql", "system", flagged))
     rings = [line for axis in figure.axes for line in axis.lines if line.get_markersize() == 11]
-    assert [np.asarray(ring.get_xdata()).tolist() for ring in rings] == [[2], [2]]
+    assert [np.asarray(ring.get_xdata()).tolist() for ring in rings] == [[2]]
     assert not [text for axis in figure.axes for text in axis.texts]
     calm = known(blocks.draw(derived.suite, derived.energy, "sql", "system"))
     assert not [line for axis in calm.axes for line in axis.lines if line.get_markersize() == 11]
@@ -246,7 +203,7 @@ def test_flagged_blocks_are_ringed(derived: Results) -> None:
 
 def test_the_blocks_changes_are_those_of_the_joules(derived: Results) -> None:
     figure = known(blocks.draw(derived.suite, derived.energy, "sql", "system"))
-    ratio = {line.get_label(): line for line in figure.axes[1].lines}["dm-crypt AES-256"]
+    ratio = {line.get_label(): line for line in figure.axes[0].lines}["dm-crypt AES-256"]
     rows = derived.energy.filter(workload="sql", component="system", phase="all")
     joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
     expected = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
@@ -258,13 +215,11 @@ def test_one_block_has_no_course(derived: Results) -> None:
     assert blocks.draw(derived.suite, single_block, "sql", "system") is None
 
 
-def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(derived: Results) -> None:
+def test_svg_is_the_same_twice_and_keeps_its_text(derived: Results) -> None:
     texts = []
     for _ in range(2):
-        figure = known(bars.draw(bars.PLOTS[3], derived.energy, derived.suite))
-        texts.append(style.svg(figure))
+        texts.append(style.svg(known(overall(derived))))
     assert texts[0] == texts[1]
-    assert texts[0].count("<pattern ") == 3
     assert ">dm-crypt AES-256</text>" in texts[0]
     assert "nan" not in texts[0].lower()
     assert "<metadata>" not in texts[0]
@@ -282,21 +237,5 @@ def test_a_picture_follows_the_colour_scheme_and_says_what_it_shows(derived: Res
     for figure in figures:
         assert str(figure.get_label()).startswith(figure.get_suptitle().partition(" (modelled)")[0])
         assert re.search(r"\d", str(figure.get_label()))
-    c = next(c for key, c in derived.family.versus.items() if key[3] == "system")
+    c = next(contrast.comparison for contrast in derived.contrasts)
     assert words.change_in(c) in str(figures[0].get_label())
-
-
-@pytest.mark.parametrize("which", ["derived", "wide"])
-def test_the_mean_of_all_configurations_is_drawn_bold(
-    which: str, request: pytest.FixtureRequest
-) -> None:
-    suite: Results = request.getfixturevalue(which)
-    risen = suite.energy.with_columns(
-        energy_j=pl.col("energy_j") * (1 + 0.1 * (pl.col("block") == 2))
-    )
-    figure = known(blocks.draw(suite.suite, risen, "sql", "system"))
-    bold = next(line for line in figure.axes[0].lines if line.get_label() == "all together")
-    first, second, third = np.asarray(bold.get_ydata(), float)
-    assert third - (first + second) / 2 == pytest.approx(9.7, abs=1.5)
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == [*map(suite.suite.label, suite.suite.configurations), "all together"]

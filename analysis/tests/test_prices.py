@@ -6,14 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analysis.library import Suite
 from analysis.money.prices import Price, parse_price, parse_price_per_kwh, price_changes
-from analysis.report.figures import worth
 from analysis.suite.records import SuiteError
-from analysis.tests.known import analysed, known
 from contract.assumptions import parse_assumptions
 from controller.cli.app import main
 from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
@@ -109,17 +106,3 @@ def test_without_software_the_command_fails_and_states_why(
     write_suite(tmp_path / "s", Options(blocks=2, configurations=("plain", "opal")))
     assert main(["payback", str(tmp_path / "s")]) == 1
     assert "no encryption in software" in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_picture_is_proportional_to_hours_and_price(tmp_path: Path) -> None:
-    from analysis.money import costs
-
-    derived = analysed(tmp_path / "s", blocks=3, interval_ms=100, workloads=("sql",))
-    payback = costs.headline_paybacks(derived.suite, derived.energy)[0]
-    a = known(derived.suite.assumptions)
-    (axis,) = known(worth.draw(payback, 6.0, a)).axes
-    double, declared, half = (float(np.asarray(line.get_ydata())[-1]) for line in axis.lines[:3])
-    assert declared == pytest.approx(4 * payback.break_even_price.mean)
-    assert (double, half) == pytest.approx((2 * declared, declared / 2))
-    nothing = replace(payback, break_even_price=payback.break_even_price.scaled(0.0))
-    assert worth.draw(nothing, 6.0, a) is None

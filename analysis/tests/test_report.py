@@ -17,12 +17,10 @@ import polars as pl
 import pytest
 
 from analysis.report import answer, build, first_page, hosts_page, words
-from analysis.report.figures import forest
-from analysis.report.figures.bars import PLOTS, draw
 from analysis.report.sections import Report
 from analysis.report.texts import say
 from analysis.report.verification import verify
-from analysis.report.view import Table
+from analysis.report.view import Picture, Table
 from analysis.spreadsheet import cell, csv_bytes
 from analysis.stats import results
 from analysis.stats.results import Results, mark, write
@@ -69,11 +67,9 @@ def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
         assert set(derived.energy["origin"]) == {origin}
         assert set(derived.summary["origin"]) == {origin}
         assert (say("mark.modelled") in text_of(Report(derived).facts())) == (origin == "modelled")
-        drawn = [draw(plot, derived.energy, derived.suite) for plot in PLOTS]
-        titles = [f.get_suptitle() for f in drawn if f is not None]
-        ratios = forest.draw(derived.family.versus, derived.suite, "system", derived.origin)
-        titles += [ratio.get_suptitle() for ratio in ratios]
-        assert len(titles) == 5
+        drawn = pieces(Picture, Report(derived).page())
+        titles = [picture.drawn.get_suptitle() for picture in drawn]
+        assert len(titles) >= 5
         assert all(("modelled" in title) == (origin == "modelled") for title in titles)
 
 

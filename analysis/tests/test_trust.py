@@ -67,7 +67,7 @@ def test_a_machine_without_a_dram_zone_is_said_to_have_none(derived: Results) ->
     for memory, case in ((True, derived), (False, replace(derived, all_energy=energy))):
         (row,) = (row for row in cross_checks(case) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
-        assert ("has no DRAM zone" in str(Report(case).figures())) != memory
+        assert ("has no DRAM zone" in str(Report(case).workloads())) != memory
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:

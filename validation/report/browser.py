@@ -2,7 +2,7 @@
 
 axe-core is fetched by npm at its pinned version and checksum, once, to the cache; Chromium is the
 system's. Both are needed by this benchmark alone. Looked at are the widths of a phone and a desk,
-light and dark, with a trace opened and a table sorted and filtered.
+light and dark, with a table sorted and filtered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ SHOWN = 400  # characters of a finding
 
 OPENED = """
 document.querySelectorAll("details").forEach((one) => { one.open = true; });
-document.querySelector("figure[data-trace] .tools button").click();
 document.querySelector(".sort").click();
 document.querySelector(".tools input").value = "a";
 document.querySelector(".tools input").dispatchEvent(new Event("input"));

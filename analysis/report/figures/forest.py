@@ -1,9 +1,8 @@
-"""Changes with their 95 % intervals, a line each, on sheets of one scale that fit a page."""
+"""Changes with their 95 % intervals, a line each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.axes import Axes
@@ -15,7 +14,6 @@ from analysis.suite.records import Suite
 
 if TYPE_CHECKING:  # slow to import
     from analysis.stats.comparison import Comparison
-    from analysis.stats.summary import Key
     from contract.command_results import Ratio as SuiteRatio
 
 Ratio = tuple[float, float | None, float | None]  # with the limits of its interval
@@ -33,52 +31,25 @@ class Line(NamedTuple):
 
 
 Group = tuple[str, Sequence[Line]]  # with its heading
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A picture's most lines, heights in inches, and free lines above.
-
-    More lines would not fit an upright sheet.
-    """
-
-    most: int
-    line_in: float
-    around_in: float
-    top: float
-    width_in: float = 7.2
-    labelled: bool = True  # with each line's figures in words
-
-
-def draw(
-    versus: Mapping[Key, Comparison], suite: Suite, component: str, origin: str
-) -> list[Figure]:
-    """Draw changes of joules against the baseline, a line for each workload × configuration.
-
-    As many pictures as needed, all with the same scale; none without any ratio.
-    """
-    groups: list[Group] = []
-    for workload in suite.workloads:
-        compared = {key[1]: c for key, c in versus.items() if key[::3] == (workload, component)}
-        if lines := _lines(suite, compared):
-            groups.append((words.name_of(workload), lines))
-    baseline = suite.base_label
-    axis = f"Change of the {words.name_of(component)}'s energy against {baseline} (%)"
-    # The page's first table has the figures.
-    layout = Layout(most=34, line_in=0.19, around_in=1.0, top=-0.7, width_in=6.0, labelled=False)
-    return _sheets(groups, layout, suite.margin, (f"Energy against {baseline}", axis), origin)
+LINE_IN, AROUND_IN = 0.3, 0.85  # heights of a line, and of title and axis
 
 
 def draw_overall(
     suite: Suite, component: str, compared: Mapping[str, Comparison], origin: str
 ) -> Figure | None:
     """Draw each configuration over all workloads; None without any comparison."""
-    lines, baseline = _lines(suite, compared), suite.label(suite.baseline or "")
+    looks = style.palette(suite)
+    lines = []
+    for name in suite.configurations:
+        if (c := compared.get(name)) is not None:
+            hollow = c.verdict in ("inconclusive", "incomplete")
+            ratio = c.ratio, c.low, c.high
+            lines.append(Line(suite.label(name), ratio, looks[name], hollow, words.change_in(c)))
+    baseline = suite.label(suite.baseline or "")
     # Room for the axis between the names and the changes.
     width_in = max(4.5, 0.14 * max((len(line.name) for line in lines), default=0))
-    layout = Layout(most=40, line_in=0.3, around_in=0.85, top=0.4, width_in=width_in)
     texts = f"Energy against {baseline}", f"{words.name_of(component)} against {baseline} (%)"
-    return next(iter(_sheets([("", lines)], layout, suite.margin, texts, origin)), None)
+    return _draw([("", lines)], width_in, suite.margin, texts, origin)
 
 
 def draw_ratios(
@@ -94,9 +65,8 @@ def draw_ratios(
             if name in looks
         ]
         lines += [(heading, drawn)] if drawn else []
-    layout = Layout(most=1000, line_in=0.3, around_in=0.85, top=0.4, width_in=5.0)
     texts = "Energy against A", "Change over all workloads (%)"
-    return next(iter(_sheets(lines, layout, suite.margin, texts, origin)), None)
+    return _draw(lines, 5.0, suite.margin, texts, origin)
 
 
 def arrow_note(figure: Figure) -> str:
@@ -105,52 +75,37 @@ def arrow_note(figure: Figure) -> str:
     return " Arrow: the interval continues." if markers & {"<", ">"} else ""
 
 
-def _lines(suite: Suite, compared: Mapping[str, Comparison]) -> list[Line]:
-    """Return a line for each configuration, with the interval that decides."""
-    looks = style.palette(suite)
-    lines = []
-    for name in suite.configurations:
-        if (c := compared.get(name)) is not None:
-            hollow = c.verdict in ("inconclusive", "incomplete")
-            ratio = c.ratio, c.low, c.high
-            lines.append(Line(suite.label(name), ratio, looks[name], hollow, words.change_in(c)))
-    return lines
-
-
-def _sheets(
-    groups: Sequence[Group], layout: Layout, margin: float, texts: tuple[str, str], origin: str
-) -> list[Figure]:
-    """Draw sheets of whole groups; `texts` are the title and the axis's name."""
+def _draw(
+    groups: Sequence[Group], width_in: float, margin: float, texts: tuple[str, str], origin: str
+) -> Figure | None:
+    """Draw groups of lines, the margin shaded; `texts` are the title and the axis's name."""
     ratios = [line.ratio for _, lines in groups for line in lines]
     if not ratios:
-        return []
-    scale = limits(ratios, margin)
-    sheets: list[list[Group]] = [[]]
-    for group in groups:
-        if sheets[-1] and _height([*sheets[-1], group]) > layout.most:
-            sheets.append([])
-        sheets[-1].append(group)
-    title = f"{texts[0]}, ±{margin * 100:g} % shaded"
-    figures = []
-    for number, sheet in enumerate(sheets, start=1):
-        part = f", {number} of {len(sheets)}" if len(sheets) > 1 else ""
-        height_in = layout.around_in + layout.line_in * _height(sheet)
-        with style.drawing(layout.width_in, height_in, grid="x") as figure:
-            _sheet(figure.subplots(), sheet, layout, scale, margin)
-            figure.axes[0].set_xlabel(texts[1])
-            shown = (
-                f"{heading}: {in_words}" if heading else in_words
-                for heading, lines in sheet
-                if (in_words := ", ".join(f"{line.name} {line.text}" for line in lines))
-            )
-            style.titled(figure, title + part, origin, shown)
-        figures.append(figure)
-    return figures
-
-
-def _height(groups: Sequence[Group]) -> int:
-    """Count the lines of groups with their headings."""
-    return sum(1 + len(lines) for _, lines in groups)
+        return None
+    height_in = AROUND_IN + LINE_IN * (len(ratios) + sum(bool(heading) for heading, _ in groups))
+    with style.drawing(width_in, height_in, grid="x") as figure:
+        axis = figure.subplots()
+        axis.axvspan((1 / (1 + margin) - 1) * 100, margin * 100, color=style.BAND, zorder=0, lw=0)
+        axis.axvline(0, color="#444444", lw=0.8)
+        axis.set_xlim(*limits(ratios, margin))
+        axis.set_xlabel(texts[1])
+        names: list[tuple[str, str]] = []
+        for heading, lines in groups:
+            names += [(heading, "bold")] * bool(heading)
+            for line in lines:
+                _draw_line(axis, len(names), line)
+                names.append((line.name, "normal"))
+        axis.set_yticks(range(len(names)), [name for name, _ in names])
+        for label, (_, weight) in zip(axis.get_yticklabels(), names, strict=True):
+            label.set_fontweight(weight)
+        axis.tick_params(axis="y", length=0, pad=9)  # room for arrows
+        axis.set_ylim(len(names) - 0.3, -0.6)
+        in_words = (
+            f"{heading}: " * bool(heading) + ", ".join(f"{line.name} {line.text}" for line in lines)
+            for heading, lines in groups
+        )
+        style.titled(figure, f"{texts[0]}, ±{margin * 100:g} % shaded", origin, in_words)
+    return figure
 
 
 def limits(ratios: Sequence[Ratio], margin: float) -> Limits:
@@ -158,34 +113,15 @@ def limits(ratios: Sequence[Ratio], margin: float) -> Limits:
     mids = [mid for mid, _, _ in ratios]
     lows = [low for _, low, _ in ratios if low is not None]
     highs = [high for _, _, high in ratios if high is not None]
-    around = 2.5 * margin
-    low = min(1 - around, *mids, max(min([1.0, *lows]), 1 - 1.6 * (1 - min(1.0, *mids))))
-    high = max(1 + around, *mids, min(max([1.0, *highs]), 1 + 1.6 * (max(1.0, *mids) - 1)))
+    least, most = min(1.0, *mids), max(1.0, *mids)
+    around, widest = 2.5 * margin, 10 * margin
+    low = min(1 - around, *mids, max(min([1.0, *lows]), 1 - max(widest, 1.6 * (1 - least))))
+    high = max(1 + around, *mids, min(max([1.0, *highs]), 1 + max(widest, 1.6 * (most - 1))))
     room = 0.04 * (high - low)
     return (low - room - 1) * 100, (high + room - 1) * 100
 
 
-def _sheet(
-    axis: Axes, groups: Sequence[Group], layout: Layout, scale: Limits, margin: float
-) -> None:
-    """Draw one sheet, with the margin shaded and headings in bold."""
-    axis.axvspan((1 / (1 + margin) - 1) * 100, margin * 100, color=style.BAND, zorder=0, lw=0)
-    axis.axvline(0, color="#444444", lw=0.8)
-    axis.set_xlim(*scale)
-    names: list[tuple[str, str]] = []
-    for heading, lines in groups:
-        names.append((heading, "bold"))
-        for line in lines:
-            _draw_line(axis, len(names), line, layout.labelled)
-            names.append((line.name, "normal"))
-    axis.set_yticks(range(len(names)), [name for name, _ in names])
-    for label, (_, weight) in zip(axis.get_yticklabels(), names, strict=True):
-        label.set_fontweight(weight)
-    axis.tick_params(axis="y", length=0, pad=9)  # room for arrows
-    axis.set_ylim(len(names) - 0.3, layout.top)
-
-
-def _draw_line(axis: Axes, y: float, line: Line, labelled: bool) -> None:
+def _draw_line(axis: Axes, y: float, line: Line) -> None:
     """Draw the marker and its interval, which ends in an arrow if it runs off the edge."""
     mid, *ends = line.ratio
     least, most = axis.get_xlim()
@@ -206,8 +142,6 @@ def _draw_line(axis: Axes, y: float, line: Line, labelled: bool) -> None:
         markeredgecolor=style.INK,
         zorder=3,
     )
-    if not labelled:
-        return
     axis.annotate(
         line.text,
         (1.07, y),

@@ -12,7 +12,6 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -21,10 +20,9 @@ from analysis.suite.records import MEASURED, Suite
 
 INK, SOFT, GREY = "#222222", "#56616c", "#9a9a9a"
 BAND = "#e4eef5"  # a shaded margin
-# Okabe and Ito's colours. There are six, seven hatches and seven markers: as these numbers have no
-# common divisor, the first 42 configurations all look different, with colours and without.
+# Okabe and Ito's colours. There are six, and seven markers: these numbers have no common
+# divisor, so the first 42 configurations all look different.
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-HATCHES = ("\\\\", "xx", "++", "--", "||", "-\\", "|/")  # lines only: dots look like data
 MARKERS = ("D", "P", "X", "p", "h", "*", "8")  # no triangles: these mean more, less, and goes on
 SVG_DPI = 72.0  # an SVG's points
 PROCESSES = len(os.sched_getaffinity(0))
@@ -54,7 +52,6 @@ RC: dict[Any, Any] = {
     "grid.linewidth": 0.6,
     "xtick.color": "#444444",
     "ytick.color": "#444444",
-    "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "legend.handlelength": 1.6,
     "path.simplify": True,
@@ -66,17 +63,10 @@ RC: dict[Any, Any] = {
 
 
 class Look(NamedTuple):
-    """How a configuration is drawn: colour, hatch of its bars, marker of its points."""
+    """How a configuration is drawn: the colour and the marker of its points."""
 
     colour: str
-    hatch: str
     marker: str
-
-    @property
-    def hatch_colour(self) -> str:
-        """White, or dark on a colour that is too light for white."""
-        red, green, blue = to_rgb(self.colour)
-        return INK if 0.3 * red + 0.6 * green + 0.1 * blue > 0.6 else "white"
 
 
 def palette(suite: Suite) -> dict[str, Look]:
@@ -85,11 +75,11 @@ def palette(suite: Suite) -> dict[str, Look]:
     The baseline is grey and plain, the self-encrypting drive blue; the others follow in the plan's
     order.
     """
-    fixed = {suite.sed: Look(SED_COLOUR, "//", "s"), suite.baseline: Look(GREY, "", "o")}
+    fixed = {suite.sed: Look(SED_COLOUR, "s"), suite.baseline: Look(GREY, "o")}
     looks: dict[str, Look] = {}
     for name in suite.configurations:
         i = sum(other not in fixed for other in looks)
-        spare = Look(COLOURS[i % len(COLOURS)], HATCHES[i % len(HATCHES)], MARKERS[i % 7])
+        spare = Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)])
         looks[name] = fixed.get(name, spare)
     return looks
 

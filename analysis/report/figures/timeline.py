@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,14 +25,13 @@ LINES = {
     "dram": ("#009E73", ":"),
 }
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
-POINTS = 400  # of a curve in a picture: more than the paper's width shows
-FINE = 1000  # of a curve that can be zoomed
+POINTS = 400  # of a curve: more than the paper's width shows
 AROUND_NS = 5_000_000_000  # before and after the run, to place the meter's own clock
 Curve = tuple[str, clocks.Floats, clocks.Floats]
 
 
 def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
-    """Return fine curves of power of the meters' channels and the packages' counters."""
+    """Return the curves of power of the meters' channels and the packages' counters."""
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
     end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
     meters = suite.meters if start is not None and end is not None else ()
@@ -49,38 +47,10 @@ def curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
     ]
 
 
-def as_json(run: Run, fine: Sequence[Curve]) -> str:
-    """Return the curves as JSON, to a millisecond and a hundredth of a watt; a gap is a null."""
-    places = []
-    for name, s, watts in fine:
-        placed = np.flatnonzero(~np.isnan(s))
-        filled = np.where(np.isnan(s), np.interp(np.arange(len(s)), placed, s[placed]), s)
-        places.append((name, filled, watts))
-    shown = {
-        "names": [words.name_of(name) for name, _, _ in places],
-        "curves": [
-            [
-                np.round(s, 3).tolist(),
-                [None if np.isnan(w) else w for w in np.round(watts, 2).tolist()],
-            ]
-            for _, s, watts in places
-        ],
-        "phases": [
-            [
-                parse(phase.name).shown,
-                *(round((t - run.t_start_ns) / 1e9, 3) for t in (phase.t_start_ns, phase.t_end_ns)),
-            ]
-            for phase in run.phases
-        ],
-    }
-    return json.dumps(shown, separators=(",", ":"))
-
-
-def draw(suite: Suite, run: Run, fine: Sequence[Curve]) -> Figure | None:
-    """Draw the curves of a run, with no more points than paper shows."""
-    if not fine:
+def draw(suite: Suite, run: Run, curves: Sequence[Curve]) -> Figure | None:
+    """Draw the curves of a run; None without any."""
+    if not curves:
         return None
-    curves = [_coarser(curve) for curve in fine]
     with style.drawing(7.2, 2.9) as figure:
         axis = figure.subplots()
         _shade(axis, run)
@@ -143,23 +113,6 @@ def _shade(axis: Axes, run: Run) -> None:
         )
 
 
-def _coarser(curve: Curve) -> Curve:
-    """Return means of neighbouring points; a gap breaks the line after them."""
-    name, seconds, watts = curve
-    step = -(-len(seconds) // POINTS)
-    if step <= 1:
-        return curve
-    cut = np.arange(0, len(seconds), step)
-    valid = ~(np.isnan(seconds) | np.isnan(watts))
-    counts = np.add.reduceat(valid.astype(float), cut)
-    sums = [np.add.reduceat(np.where(valid, v, 0.0), cut) for v in (seconds, watts)]
-    broken = np.add.reduceat((~valid).astype(float), cut) > 0
-    breaks = np.flatnonzero(broken & (counts > 0)) + 1
-    with np.errstate(invalid="ignore"):  # no valid point: a gap
-        seconds, watts = (np.insert(total / counts, breaks, np.nan) for total in sums)
-    return name, seconds, watts
-
-
 def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
     """Return the curves of a meter's channels between two instants of the controller."""
     late_ns = round(meter.arrival_delay_limit_s * 1e9)
@@ -173,7 +126,7 @@ def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
         if not inside.any():
             continue
         begins, ends = part.start_ns[inside], part.end_ns[inside]
-        count = max(1, round((end - start) / FINE / np.median(ends - begins)))
+        count = max(1, round((end - start) / POINTS / np.median(ends - begins)))
         for channel in meter.channels:
             mean = _means(begins, ends, part.power_w[channel][inside], count)
             parts.setdefault(channel, []).append(mean)
@@ -200,7 +153,7 @@ def _means(
 def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
     """Return mean power between samples of a counter; a step back is a wrap and left out."""
     readings = rapl_samples(suite, run.run_id).get(zone, [])
-    readings = readings[:: max(1, len(readings) // FINE)]
+    readings = readings[:: max(1, len(readings) // POINTS)]
     if len(readings) < 2:
         return []
     t = np.array([(r.t_before_ns + r.t_after_ns) // 2 for r in readings], dtype=np.int64)
