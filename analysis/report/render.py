@@ -14,7 +14,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from analysis.report import view
 from analysis.report.texts import LANGUAGE, Term, catalogue
 from analysis.report.view import (
     Answer,
@@ -45,7 +44,6 @@ def html(page: Page) -> str:
     templates = environment()
     explained = Explaining(page.terms)
     templates.filters["explained"] = explained
-    view.draw(page)
     script = Markup((TEMPLATES / "report.js").read_text(encoding="utf-8"))
     texts = catalogue().texts.items()
     script_texts = {k.removeprefix("script."): v for k, v in texts if k.startswith("script.")}

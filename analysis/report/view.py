@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -20,7 +19,6 @@ if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
 
 
 Row = TypeVar("Row")
-Piece = TypeVar("Piece")
 Fields = Mapping[str, Callable[[Row], str]]  # by heading, the text of a row's cell
 
 
@@ -230,18 +228,14 @@ class Picture(Block):
         """What the picture shows, in words."""
         return str(self.drawn.get_label())
 
-    @cached_property
-    def svg(self) -> str:
-        """The picture as SVG; `draw` renders many at once."""
-        from analysis.report.figures import style
-
-        return style.svg(self.drawn)
-
     @property
     def source(self) -> Markup:
-        """The SVG as the address of an image."""
+        """The picture as SVG, as the address of an image."""
+        from analysis.report.figures import style
+
         # Shorter than in base 64: only what ends an attribute, a tag or an address is encoded.
-        quoted = re.sub(r"<[^>]*>", lambda tag: tag[0].replace('"', "'"), self.svg)
+        svg = style.svg(self.drawn)
+        quoted = re.sub(r"<[^>]*>", lambda tag: tag[0].replace('"', "'"), svg)
         encoded = re.sub(r'[%#<>&"\s]', lambda c: c[0] if c[0] == " " else quote(c[0]), quoted)
         return Markup(f"data:image/svg+xml,{encoded}")
 
@@ -276,27 +270,6 @@ class Page:
     sections: tuple[Section, ...]
     origin: str
     terms: tuple[Term, ...] = ()
-
-
-def find_blocks(kind: type[Piece], shown: object) -> Iterator[Piece]:
-    """Yield all blocks of a kind, at any depth."""
-    if isinstance(shown, kind):
-        yield shown
-    elif is_dataclass(shown) and not isinstance(shown, Table):
-        yield from find_blocks(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
-    elif isinstance(shown, tuple):
-        for block in shown:
-            yield from find_blocks(kind, block)
-
-
-def draw(page: Page) -> None:
-    """Draw all pictures of a page."""
-    if pictures := list(find_blocks(Picture, page)):
-        from analysis.report.figures import style
-
-        drawn = style.svgs([picture.drawn for picture in pictures])
-        for picture, svg in zip(pictures, drawn, strict=True):
-            vars(picture)["svg"] = svg
 
 
 # The functions below build blocks, and none if there is nothing to show.

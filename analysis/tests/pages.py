@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from analysis.report import render, view
+from analysis.report import render
 from analysis.report.render import TEMPLATES
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
@@ -91,7 +91,13 @@ def text_of(shown: object) -> str:
 
 def pieces(kind: type[Piece], shown: object) -> list[Piece]:
     """All blocks of a kind, whatever they stand in."""
-    return list(view.find_blocks(kind, tuple(shown) if isinstance(shown, list) else shown))
+    if isinstance(shown, kind):
+        return [shown]
+    if is_dataclass(shown) and not isinstance(shown, Table):
+        return pieces(kind, tuple(getattr(shown, field.name) for field in fields(shown)))
+    if isinstance(shown, tuple | list):
+        return [piece for block in shown for piece in pieces(kind, block)]
+    return []
 
 
 def cells(shown: object) -> list[str]:

@@ -214,7 +214,7 @@ def test_many_configurations_are_one_line(wide: Results) -> None:
 @pytest.mark.filterwarnings("error")  # where names leave the axis no room, nothing is laid out
 def test_the_picture_has_room_for_long_names(wide: Results) -> None:
     (picture,) = pieces(Picture, tables.overall_picture(wide))
-    assert picture.svg
+    assert picture.source
 
 
 def test_of_many_that_are_not_settled_none_is_named(tmp_path: Path) -> None:

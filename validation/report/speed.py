@@ -17,7 +17,7 @@ from validation.bench import Figure, at_most
 from validation.inference.scale import PAGES, Took, run
 from validation.synthetic.paper import write_paper_suite
 
-MOST_S, MOST_MB = 6.0, 3.0
+MOST_S, MOST_MB = 6.0, 0.6
 
 
 def measure(quick: bool = False) -> list[Figure]:

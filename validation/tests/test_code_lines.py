@@ -42,7 +42,7 @@ def test_blank_lines_comments_and_docstrings_are_not_counted() -> None:
         ("instrumentation/simulators/wt310.py", ""),
         ("ansible/playbooks/site.yml", "text"),
         ("ansible/inventory/lab/hosts.yml", ""),
-        ("analysis/report/templates/uPlot.iife.min.js", ""),
+        ("analysis/report/templates/page.min.js", ""),
         ("workloads/suites/smoke.yml", ""),
         ("plugins/fde-instruments/fde_instruments/wt210.py", ""),
     ],

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
-import signal
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -25,8 +21,6 @@ BAND = "#e4eef5"  # a shaded margin
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 MARKERS = ("D", "P", "X", "p", "h", "*", "8")  # no triangles: these mean more, less, and goes on
 SVG_DPI = 72.0  # an SVG's points
-PROCESSES = len(os.sched_getaffinity(0))
-FEW = 4  # pictures that are drawn while another process starts
 NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same bytes
 SED_COLOUR = "#0072B2"
 
@@ -113,29 +107,3 @@ def svg(figure: Figure) -> str:
             figure.set_layout_engine(None)  # else savefig draws all of it once more to lay it out
         figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
     return compact(buffer.getvalue())
-
-
-def svgs(figures: Sequence[Figure]) -> list[str]:
-    """Return several pictures as SVG, drawn on all processors."""
-    count = min(PROCESSES, len(figures) // FEW)
-    if count < 2:
-        return [svg(figure) for figure in figures]
-    _waiting[:] = figures
-    try:
-        with ProcessPoolExecutor(count, get_context("fork"), _ignore_interrupts) as pool:
-            return list(pool.map(_drawn, range(len(figures))))
-    finally:
-        _waiting.clear()
-
-
-_waiting: list[Figure] = []  # inherited by forked processes, as a figure is slow to send
-
-
-def _drawn(place: int) -> str:
-    return svg(_waiting[place])
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the process that waits."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
