@@ -22,6 +22,7 @@ NO_INTERVAL = "no interval: too few blocks"
 NOTHING = "–"
 NOT_COMPLETE = "not complete"
 NO_CHANGE_PERCENT = 1e-6  # of rounding alone
+WIDEST_PERCENT = 1000.0  # limit of a change that is still given as a number
 SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
 _TABLES = yaml.safe_load(
@@ -117,10 +118,7 @@ def percent(factor: float, places: int | None = None) -> str:
 def interval_of(low: float, high: float) -> str:
     """Return `+1.3 % to +7.1 %` from the limits of a ratio."""
     places = _places(low, high)
-    low_percent, high_percent = (
-        percent(limit, _places_on_side(limit, places)) for limit in (low, high)
-    )
-    return f"{low_percent} to {high_percent}"
+    return f"{_limit(low, places)} % to {_limit(high, places)} %"
 
 
 def change_only(value: Comparison, most: int = 2) -> str:
@@ -137,8 +135,7 @@ def change_of(mid: float | None, low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return percent(mid)
     places = _places(low, high)
-    limits = (_signed((limit - 1) * 100, _places_on_side(limit, places)) for limit in (low, high))
-    return f"{percent(mid, places)} [{', '.join(limits)}]"
+    return f"{percent(mid, places)} [{_limit(low, places)}, {_limit(high, places)}]"
 
 
 def change_in(value: Comparison | Ratio | None) -> str:
@@ -192,6 +189,13 @@ def _places_on_side(limit: float, places: int) -> int:
     if not NO_CHANGE_PERCENT < percents < 0.5 * 10.0**-places:
         return places
     return -math.floor(math.log10(2 * percents))
+
+
+def _limit(limit: float, places: int) -> str:
+    """Return a limit of a ratio as a change in %; of one beyond all use only that it is."""
+    if (limit - 1) * 100 > WIDEST_PERCENT:
+        return f"> +{number(WIDEST_PERCENT, 0)}"
+    return _signed((limit - 1) * 100, _places_on_side(limit, places))
 
 
 def _signed(value: float, places: int | None = None) -> str:

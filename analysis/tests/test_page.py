@@ -266,6 +266,8 @@ def test_changes_have_the_digits_of_their_interval() -> None:
     assert words.change_of(1.0421, 1.0401, 1.0441) == "+4.21 % [+4.01, +4.41]"
     assert words.change_of(0.9, 0.5, 1.5) == "−10 % [−50, +50]"
     assert words.change_of(1.1, None, None) == "+10.0 %"
+    assert words.change_of(1.05, 0.08, 1e20) == "+5 % [−92, > +1\u202f000]"
+    assert words.interval_of(0.08, 1e20) == "−92 % to > +1\u202f000 %"
     assert words.change_of(None, None, None) == words.NOTHING
     assert words.percent(1.0) == "±0.0 %"
     assert words.p_value(0.0004) == "< 0.001"
