@@ -34,13 +34,12 @@ def press(tab: Tab, key: str) -> None:
 
 
 def reached(tab: Tab, parts: int) -> set[int]:
-    """Return the parts that Tab reaches from the top of the page."""
-    tab.evaluate("document.activeElement.blur(); getSelection().collapse(document.body, 0)")
+    """Return the parts that Tab reaches in one round, wherever the browser begins it."""
     focused = set()
-    for _ in range(parts):
+    for _ in range(parts + 2):  # the round goes through the browser's own bar
         press(tab, "Tab")
         focused.add(tab.evaluate(FOCUSED))
-    return focused
+    return focused - {-1}
 
 
 @pytest.fixture(scope="module")
