@@ -93,7 +93,7 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> Document:
 
 def rapl() -> RaplCounts:
     """Read the zones at rest and under load."""
-    from instrumentation.sources import powercap, standing
+    from instrumentation.sources import powercap
     from instrumentation.sources.counter import total
     from instrumentation.sources.zones import kind_of
 
@@ -112,17 +112,6 @@ def rapl() -> RaplCounts:
         }
         for part in (slice(2), slice(1, None), slice(None))
     )
-    packages_uj = sum(uj for name, uj in used_uj.items() if kind_of(name) == "package")
-    below = tuple(
-        name
-        for name, uj in used_uj.items()
-        if kind_of(name) == "psys"
-        and standing.shortfall(
-            [standing.Stretch(2 * RAPL_S, uj * 1e-6)],
-            [standing.Stretch(2 * RAPL_S, packages_uj * 1e-6)],
-            standing.UPDATE_S,
-        )
-    )
     moved = tuple(name for name, uj in used_uj.items() if uj)
     times = (times_s[2] - times_s[1]) / (times_s[1] - times_s[0])
     steady = tuple(
@@ -130,7 +119,7 @@ def rapl() -> RaplCounts:
         for name in moved
         if kind_of(name) == "package" and load_uj[name] <= times * rest_uj[name] * (1 + LEAST_RISE)
     )
-    return RaplCounts(tuple(zone.name for zone in zones), moved, below, steady)
+    return RaplCounts(tuple(zone.name for zone in zones), moved, steady)
 
 
 def disk(context: CheckContext, name: str) -> DiskReport:

@@ -35,15 +35,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class RaplCounts:
-    """Readable zones, those that `moved`, and totals `below` the sum of their parts.
+    """Readable zones, those that `moved`, and `steady` packages.
 
-    A total is a platform zone that counted less than the packages within it. `steady` are packages
-    that took no more with all processors busy than at rest.
+    The latter took no more with all processors busy than at rest.
     """
 
     zones: tuple[str, ...]
     moved: tuple[str, ...]
-    below: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
 
 

@@ -39,19 +39,15 @@ def rapl(scene: Scene) -> Iterator[CheckOutcome]:
         yield (warned if busy else failed)(f"{sentence}: it follows no load.", remedy, **facts)
         return
     asleep = [zone for zone in still if kind_of(zone) == "uncore"]  # a graphics processor
-    faults = {
-        "did not count over rest and load": [zone for zone in still if zone not in asleep],
-        "counted less than its package": list(state.below),
-    }
-    for fault, zones in faults.items():
-        if zones:
-            yield warned(
-                f"RAPL's {', '.join(zones)} {fault}: it will have no joules.",
-                "Go by the other zones, or by a meter; a virtual machine, and firmware that feeds "
-                "no counter, show such zones.",
-                **facts,
-            )
-    if not any(faults.values()):
+    if frozen := [zone for zone in still if zone not in asleep]:
+        sentence = f"RAPL's {', '.join(frozen)} did not count over rest and load"
+        yield warned(
+            f"{sentence}: it will have no joules.",
+            "Go by the other zones, or by a meter; a virtual machine, and firmware that feeds no "
+            "counter, show such zones.",
+            **facts,
+        )
+    else:
         counted = f"; {', '.join(asleep)} did not count in the meantime" if asleep else ""
         yield passed(f"RAPL zones {', '.join(state.zones)}{counted}.", **facts)
 

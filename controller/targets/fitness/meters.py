@@ -65,22 +65,6 @@ def heard(name: str, probe: Probe) -> CheckOutcome:
     return passed(f"{name} reads {shown}.", meter=name, watts=probe.watts)
 
 
-@_for_each_meter
-def moves(name: str, probe: Probe) -> CheckOutcome:
-    """Check that the readings of all channels change; a constant 0 W of `system` fails."""
-    if probe.stage != "done":
-        return not_made(f"{name} was not heard.")
-    facts = {"meter": name, "only_w": probe.only_w, "records": probe.records}
-    shown = ", ".join(f"{channel} {w:.6g} W" for channel, w in probe.only_w.items())
-    sentence = f"{name} showed {shown} in each of {probe.records} records"
-    if probe.only_w.get("system") == 0:
-        remedy = "Look at its wires and channels, and restart it."
-        return failed(f"{sentence}: it measures nothing.", remedy, **facts)
-    if probe.only_w:
-        return not_made(f"{sentence}.", "A step of load shows whether it follows (meter-follows).")
-    return passed(f"The readings of {name} change.", **facts)
-
-
 def follows(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that the readings of `system` follow a step of load, no later than declared."""
     if scene.responses is None:

@@ -24,9 +24,8 @@ class Probe:
     """The result of probing a meter.
 
     `stage` is `settings` (an invalid entry), `port` (not opened), `heard` (no record of this kind)
-    or `done`. `watts` are means by channel; `only_w` holds the channels whose watts were the same
-    in every record. `period_s` is the mean time between records, `due_s` the expected one.
-    `over_range` counts records.
+    or `done`. `watts` are means by channel. `period_s` is the mean time between records, `due_s`
+    the expected one. `over_range` counts records.
     """
 
     stage: str
@@ -37,7 +36,6 @@ class Probe:
     period_s: float = 0.0
     due_s: float = 0.0
     watts: Mapping[str, float] = field(default_factory=dict)
-    only_w: Mapping[str, float] = field(default_factory=dict)
     over_range: int = 0
     gaps: int = 0
 
@@ -111,7 +109,6 @@ def _evaluate(folder: Path, device: str, due_s: float) -> Probe:
         period_s=(times[-1] - times[0]) / (len(rows) - 1) / 1e9,
         due_s=due_s,
         watts={channel: float(power.to_numpy().mean()) for channel, power in shown.items()},
-        only_w={n: float(power[0]) for n, power in shown.items() if power.n_unique() == 1},
         over_range=sum("over-range" in flags for flags in rows["flags"]),
         gaps=sum(fault.kind == "gap" for fault in decoded.faults),
     )

@@ -48,7 +48,6 @@ TABLE: tuple[Check, ...] = (
     Check("meter-range", "ranges that change by themselves", meters.accuracy, False),
     Check("meter-port", "the meters' ports open", meters.port, False),
     Check("meter-heard", "the meters send records", meters.heard, False),
-    Check("meter-moves", "channels that do not stand still", meters.moves, False),
     Check("meter-follows", "readings that follow a step of load", meters.follows),
     Check("meter-rate", "as often as they are set to", meters.rate, False),
     Check("meter-channels", "channels that can be what they are called", meters.channels, False),

@@ -65,7 +65,7 @@ EXAMINED: dict[str, Any] = {
         }
         for name in ("governor", "turbo", "load", "memory", "swap")
     ],
-    "rapl": {"zones": ["package-0", "dram", "uncore"], "moved": ["package-0", "dram"], "below": []},
+    "rapl": {"zones": ["package-0", "dram", "uncore"], "moved": ["package-0", "dram"]},
     "disks": {"plain": DISK, "sed": {**DISK, "serial": "sed"}},
     "assets": {"clip": {"state": "ok", "sentence": ""}},
     "sleep": AWAKE,
@@ -185,8 +185,8 @@ def disk(**changes: Any) -> Callable[[Scene], Scene]:
     return examined("disks", {"plain": {**DISK, **changes}})
 
 
-def rapl(zones: str, moved: str, below: str = "", steady: str = "") -> Callable[[Scene], Scene]:
-    words = {"zones": zones.split(), "moved": moved.split(), "below": below.split()}
+def rapl(zones: str, moved: str, steady: str = "") -> Callable[[Scene], Scene]:
+    words = {"zones": zones.split(), "moved": moved.split()}
     words["steady"] = steady.split()
     return examined("rapl", words)
 
@@ -311,7 +311,6 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "room": (examined("room_bytes", 2**20), "target-room", "fail"),
     "still": (rapl("package-0", ""), "rapl", "fail"),
     "memory still": (rapl("package-0 dram", "package-0"), "rapl", "warn"),
-    "psys below": (rapl("package-0 psys", "package-0 psys", "psys"), "rapl", "warn"),
     "steady": (rapl("package-0", "package-0", steady="package-0"), "rapl", "fail"),
     "no RAPL": (examined("errors", {"rapl": "No RAPL zone."}, without="rapl"), "rapl", "fail"),
     "simulated": (examined("simulated_rapl", True), "origin", "fail"),
@@ -341,7 +340,6 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "entry": (heard(stage="settings", error="It has no pattern."), "meter-settings", "fail"),
     "port": (heard(stage="port", errno=13, error="It may not be opened."), "meter-port", "fail"),
     "silent": (heard(stage="heard", error="It is silent."), "meter-heard", "fail"),
-    "standing": (heard(only_w={"system": 0.0}), "meter-moves", "fail"),
     "rate": (heard(period_s=0.1), "meter-rate", "fail"),
     "frozen": (stepped(peak_w=20.0, begin_w=20.0), "meter-follows", "fail"),
     "within a step": (stepped(least_rise_w=25.0), "meter-follows", "fail"),
