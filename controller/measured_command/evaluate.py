@@ -80,15 +80,11 @@ class RawTrial:
         )
 
 
-def stretches(
-    trials: Sequence[RawTrial], *, at_rest: bool | None = None
-) -> dict[str, list[Stretch]]:
-    """Return seconds and joules of all rests and runs, or only of one of these, by component."""
+def stretches(trials: Sequence[RawTrial]) -> dict[str, list[Stretch]]:
+    """Return seconds and joules of all rests and runs, in turn, by component."""
     by_component: dict[str, list[Stretch]] = {}
     for raw in trials:
-        rests = {} if at_rest is False else raw.rest_readings
-        runs = {} if at_rest else raw.readings
-        for name, reading in (*rests.items(), *runs.items()):
+        for name, reading in (*raw.rest_readings.items(), *raw.readings.items()):
             by_component.setdefault(name, []).append(Stretch(reading.seconds, reading.energy_j))
     return by_component
 

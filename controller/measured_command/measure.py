@@ -164,9 +164,9 @@ class Measurement:
         named = {name: (part.label, part.source) for name, part in self._components.items()}
         covers = {n: choice.category(n, self._components) for n in stretches.keys() - objections}
         categories = {name: category for name, category in covers.items() if category}
-        for name in (name for name, category in categories.items() if category.never_zero):
-            sides = (evaluate.stretches(trials, at_rest=at_rest) for at_rest in (True, False))
-            rests, runs = (side.get(name, ()) for side in sides)
+        rested = [n for n, c in categories.items() if c.never_zero and self._options.rest_s]
+        for name in rested:
+            rests, runs = stretches[name][::2], stretches[name][1::2]
             fall = standing.object_to_fall(self._labels[name], rests, runs, busy_s)
             objections |= {name: fall} if fall else {}
         return objections | standing.below_parts(named, categories, stretches)

@@ -30,17 +30,15 @@ UNITS: Mapping[str, Unit] = {
     for base, (quantity, size) in _BASES.items()
     for prefix, factor in _PREFIXES.items()
 }
+_LONG = {"watt": "W", "joule": "J", "watthour": "Wh", "wattsecond": "Ws"}
 # Words in names, in lower case. Phases are called a and b, so that a is no unit there.
 WORDS: Mapping[str, Unit] = {
     **{text.lower(): unit for text, unit in UNITS.items() if text not in ("A", "V")},
     **{
-        f"{prefix}{word}{plural}": Unit(quantity, size * factor)
-        for prefix, factor in {"": 1.0, "milli": 1e-3, "kilo": 1e3}.items()
+        f"{long}{word}{plural}": UNITS[short + unit]
+        for long, short in (("", ""), ("milli", "m"), ("kilo", "k"))
+        for word, unit in _LONG.items()
         for plural in ("", "s")
-        for word, (quantity, size) in {
-            **{"watt": (POWER, 1.0), "joule": (ENERGY, 1.0)},
-            **{"watthour": (ENERGY, 3600.0), "wattsecond": (ENERGY, 1.0)},
-        }.items()
     },
     **dict.fromkeys(("power", "pow"), Unit(POWER)),
     **dict.fromkeys(("energy", "aenergy", "ener"), Unit(ENERGY)),
