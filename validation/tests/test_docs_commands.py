@@ -102,8 +102,6 @@ def test_each_command_of_fde_has_these_options() -> None:
     commands = getattr(typer.main.get_command(app), "commands")  # noqa: B009
     wrong = []
     for page, text in pages():
-        if page == "CHANGELOG.md":
-            continue
         code = [block.text for block in SHELL if block.page == page]
         code += re.findall(r"(?<!`)`((?:\./)?fde [^`]+)`", FENCE.sub("", text))
         for line in (line for part in code for line in _commands(part)):
