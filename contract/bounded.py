@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -18,6 +19,14 @@ _PART_BYTES = 1 << 16
 # The status of ssh for its own errors: endless output counts as a failed connection.
 FAILED = 255
 TOO_LONG = "answer too long"
+
+
+def lower_limits(limits: Mapping[int, int]) -> None:
+    """Lower limits of this process by number, such as RLIMIT_CPU; a lower one of its user stays."""
+    for number, value in limits.items():
+        soft, hard = resource.getrlimit(number)
+        allowed = min(limit for limit in (value, soft, hard) if limit != resource.RLIM_INFINITY)
+        resource.setrlimit(number, (allowed, allowed))
 
 
 class TooLongError(ValueError):

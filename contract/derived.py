@@ -68,14 +68,14 @@ def _keyed_sum(key: bytes, folder: Path, name: str, source: str) -> str:
 def _key() -> bytes:
     """Return the user's key, creating it if necessary; empty if it cannot be stored."""
     path = state_folder() / "derived.key"
-    if not path.exists():
-        try:
+    try:
+        if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # of mode 0600
                 file.write(secrets.token_hex(32).encode())
                 file.flush()
                 with suppress(FileExistsError):  # another process was faster
                     os.link(file.name, path)
-        except OSError:
-            return b""
+    except OSError:  # as of a home that is another user's
+        return b""
     return read_secret(path).encode()

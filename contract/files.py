@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable
@@ -123,9 +124,15 @@ class Reserve:
 
 
 def sync_path(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the medium."""
+    """Flush a file, or the names in a folder, to the medium; CIFS and others cannot do the latter.
+
+    Raises OSError.
+    """
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
     finally:
         os.close(fd)

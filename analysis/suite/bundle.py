@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import tarfile
 import tempfile
 import zlib
@@ -18,7 +17,6 @@ from contract.suite_files import is_packed
 
 FORMAT: Literal["fde-bundle/1"] = "fde-bundle/1"
 ABOUT = "bundle.json"
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -45,8 +43,9 @@ def unpack(path: Path, to: Path) -> tuple[Path, list[str]]:
         with path.open("rb") as file:
             skipped = packed.extract(file, to, lambda name: is_packed(name.partition("/")[2]))
     except (OSError, tarfile.TarError, EOFError, zlib.error, ValueError, TypeError) as error:
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise SuiteError("no-room", path=path, folder=to.parent) from None
+        if isinstance(error, OSError) and error.errno and error.filename != str(path):
+            facts = {"folder": to.parent, "reason": error.strerror}
+            raise SuiteError("not-unpacked", path=path, **facts) from None
         is_tar = not isinstance(error, tarfile.ReadError)
         reason = error if is_tar else f"it is no tar file, or not all of one ({error})"
         raise SuiteError("bundle-changed", path=path, error=reason) from None

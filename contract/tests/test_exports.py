@@ -167,3 +167,13 @@ def test_a_signal_interrupts_a_write_to_a_full_pipe(number: signal.Signals) -> N
         process.stdin.flush()
         assert process.stdout.read().endswith("interrupted\n")
     assert process.returncode == 0
+
+
+def test_a_file_system_that_cannot_reserve_room_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    exports.require_writable(tmp_path / "out.json", 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,15 @@ def test_an_error_names_the_target_file(tmp_path: Path) -> None:
     with pytest.raises(OSError) as raised:
         files.write(tmp_path / "none" / "x", [b"new"])
     assert raised.value.filename == str(tmp_path / "none" / "x")
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_flush_names_is_accepted(
+    number: int, raised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError) if raised else nullcontext():
+        files.sync_path(tmp_path)

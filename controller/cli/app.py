@@ -11,6 +11,7 @@ import ast
 import functools
 import inspect
 import io
+import logging
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.exceptions import TyperException
+from typer.exceptions import Abort, TyperException
 
 from analysis.rounding import POLARS_WARNING
 from contract import exports, installation, names, places
@@ -37,10 +38,10 @@ from controller.planning.known_names import suite_names
 from controller.sharing import sandbox
 
 NO_READER = 128 + signal.SIGPIPE
-NO_THREAD = "can't start new thread"  # of CPython, a RuntimeError
-LEAST_SIZE = (
-    10  # of a terminal; Rich would take a smaller one of COLUMNS or LINES, and print nothing
-)
+# Texts of a RuntimeError of CPython, and of a panic of Polars, which is no Exception.
+NO_THREAD = ("can't start new thread", "could not spawn threads")
+# Of a terminal: for a smaller one of COLUMNS or LINES Rich prints nothing, a huge one it fills.
+SIZES = range(10, 1001)
 # What a value must be, by the type of pydantic's error.
 KINDS = {
     "int_parsing": "not a whole number",
@@ -127,8 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
     for name in ("COLUMNS", "LINES"):
         size = os.environ.get(name, "")
-        if size.isdecimal() and int(size) < LEAST_SIZE:
+        if size and not (size.isdecimal() and int(size[:9]) in SIZES):
             del os.environ[name]
+    os.environ.pop("MPLBACKEND", None)  # of a notebook; Matplotlib refuses one that it lacks
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no words on its cache's folder
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
@@ -154,6 +157,8 @@ def _dispatch(argv: Sequence[str], request: Request) -> int | bool | None:
     try:
         status = _command()(argv, prog_name="fde", standalone_mode=False, obj=request)
     except SystemExit:  # of Typer or Rich, if the reader of their output is gone
+        if not exports.is_abandoned(sys.stdout):
+            raise
         return NO_READER
     if request.interrupt:
         raise request.interrupt
@@ -242,6 +247,8 @@ def _failure(error: BaseException) -> AgentError:
         case TyperException():
             failure = ControllerError("usage", message=_usage(error))
             failure.exit_status = getattr(error, "exit_code", 1)
+        case Abort():  # of Typer, for the end of the input at a question
+            failure = ControllerError("not-answered")
         case OSError():
             code = "file-error" if error.filename else "system-error"
             failure = ControllerError(code, path=error.filename, reason=error.strerror)
@@ -250,10 +257,8 @@ def _failure(error: BaseException) -> AgentError:
             code = "interrupted-resumable" if command else "interrupted"
             failure = ControllerError(code, command=command)
             failure.exit_status = 128 + signal.SIGINT
-        case Exception():
-            return _unexpected(error)
         case _:
-            raise error
+            return _unexpected(error)
     return failure
 
 
@@ -274,7 +279,7 @@ def _usage(error: TyperException) -> str:
     return f"{option}: {shown} is {words.format(**fault.get('ctx', {}))}." if words else message
 
 
-def _unexpected(error: Exception) -> ControllerError:
+def _unexpected(error: BaseException) -> ControllerError:
     """Return the error of a library, a limit or a foreign bundle; raise any other."""
     reason = f"{type(error).__name__}: {str(error)[:200]}"
     if isinstance(error, RuntimeWarning) and str(error).startswith(POLARS_WARNING):
@@ -283,9 +288,11 @@ def _unexpected(error: Exception) -> ControllerError:
         return ControllerError("processor-too-old", features=features, remedy=remedy)
     if isinstance(error, ImportError):
         return ControllerError("library-not-loaded", reason=reason)
-    if os.environ.get(sandbox.IS_BOUNDED) == "1":
+    if any(text in str(error) for text in NO_THREAD):
+        return ControllerError("memory-refused", reason=reason)
+    if isinstance(error, Exception) and os.environ.get(sandbox.IS_BOUNDED) == "1":
         return ControllerError("bundle-unreadable", reason=reason)
-    if isinstance(error, MemoryError) or str(error) == NO_THREAD:
+    if isinstance(error, MemoryError):
         return ControllerError("memory-refused", reason=reason)
     raise error
 

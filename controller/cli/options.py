@@ -103,11 +103,25 @@ def list_suites() -> list[Path]:
 
 
 def newest() -> Path:
-    """Return the suite that was written to last. Raises ControllerError if there are no suites."""
+    """Return the suite or group that was planned last; a copy of a folder has any time.
+
+    Raises ControllerError if there are no suites.
+    """
     folders = list_suites()
     if not folders:
         raise ControllerError("no-suite", folder=suites_folder())
-    return max(folders, key=lambda path: path.stat().st_mtime)
+    return max(folders, key=_planned)
+
+
+def _planned(folder: Path) -> tuple[str, bool]:
+    """Return when a suite or group was planned; a group counts as later than its suites."""
+    from analysis.suite import group  # not for --help
+    from contract import strict_json
+    from contract.plan import PlanHead
+
+    suites = group.members(folder) if group.is_group(folder) else [folder]
+    heads = (strict_json.load(PlanHead, suite / "plan.json") for suite in suites)
+    return max((head.created_wall for head in heads if head), default=""), suites != [folder]
 
 
 def words(texts: Sequence[str] | None) -> list[str]:

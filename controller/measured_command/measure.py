@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,8 @@ from instrumentation.clock import monotonic_ns
 from instrumentation.sources import standing
 from instrumentation.sources.local import LocalSources, Used
 from instrumentation.sources.standing import Objection
+
+STOPPED = "Blocks left out because fde was stopped during them (Ctrl-Z): {}."
 
 
 def run(
@@ -77,6 +80,8 @@ class Measurement:
         self._random = random.Random(self._seed)
         self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self.trials: list[RawTrial] = []  # of complete blocks only
+        self._stops: Sequence[int] = ()  # a signal for each time that this process was stopped
+        self._left_out = 0  # blocks during which it was
 
     def run(self) -> int:
         """Measure and show the complete blocks, also after an error; return the exit code."""
@@ -84,7 +89,7 @@ class Measurement:
         signals = heard(*ENDING)
         with noted_signals(*signals):  # a signal while the result is shown loses no figure
             try:
-                with term_interrupts(*signals):
+                with term_interrupts(*signals), noted_signals(signal.SIGCONT) as self._stops:
                     self._measure()
             except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001 (raised again)
                 error = caught
@@ -104,14 +109,18 @@ class Measurement:
                 show.progress(run)
                 self._prepare(index, run)
                 self._execute(index, run)
-        self.measure_block()
-        self._main_component(self._objections(self.trials))  # fail early if a counter stands still
         while len(self.trials) < self._options.runs * len(self._commands):
             self.measure_block()
+            if len(self.trials) == len(self._commands):  # fail early if a counter stands still
+                self._main_component(self._objections(self.trials))
 
     def measure_block(self) -> None:
-        """Measure each command once; raises ControllerError if one fails."""
+        """Measure each command once, unless this process is stopped meanwhile (Ctrl-Z).
+
+        Raises ControllerError if a command fails.
+        """
         block: list[RawTrial] = []
+        stops = len(self._stops)
         sources, rest_s = self._sources, self._options.rest_s
         number = len(self.trials) // len(self._commands)
         for place, index in enumerate(self._order()):
@@ -129,7 +138,10 @@ class Measurement:
             block.append(
                 RawTrial(index, number, place, execution, rest_span, readings, rest_readings)
             )
-        self.trials += block
+        if len(self._stops) == stops:
+            self.trials += block
+        else:
+            self._left_out += 1
 
     def _order(self) -> list[int]:
         return self._random.sample(range(len(self._commands)), len(self._commands))
@@ -190,6 +202,7 @@ class Measurement:
             *self._sources.unread(),
             *self._meters.incidents,
             *standing.memory_remarks(evaluate.stretches(raws)),
+            *([STOPPED.format(self._left_out)] if self._left_out else []),
         )
         modelled = any(part.origin == "modelled" for part in self._components.values())
         return CommandDocument(

@@ -225,7 +225,6 @@ def run(options: Options) -> bool:
         print(names.printable(f"group {folder.name}: {', '.join(hosts)}"), flush=True)
         with closing(Hosts(hosts)) as view:
             _follow(sessions, view, interrupts)
-        os.utime(folder)  # the newest, for `fde report`
         for session in sessions:
             outcome = f"sealed, {session.folder}"
             if session.process.returncode or not (session.folder / MANIFEST).exists():

@@ -33,11 +33,14 @@ def require_plain(folder: Path) -> None:
 
 @contextmanager
 def locked(suite_dir: Path) -> Iterator[None]:
-    """Lock the folder; the kernel unlocks it if this process dies. Raises ControllerError."""
+    """Lock the folder; the kernel unlocks it if this process dies.
+
+    Raises ControllerError, or OSError with the path if no lock can be made there.
+    """
     require_plain(suite_dir)
     try:
         file = (suite_dir / LOCK).open("a+", encoding="utf-8")
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ControllerError(
             "suite-folder-unusable", suite_dir=suite_dir, reason=error.strerror
         ) from None
@@ -49,6 +52,9 @@ def locked(suite_dir: Path) -> Iterator[None]:
             raise ControllerError(
                 "suite-in-use", suite_dir=suite_dir, holder=file.read().strip() or "another process"
             ) from None
+        except OSError as error:  # a file system without locks
+            error.filename = file.name
+            raise
         file.truncate(0)
         file.write(myself())
         file.flush()

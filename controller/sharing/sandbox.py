@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from contract import archives
+from contract import archives, bounded
 from contract.errors import ControllerError
 from contract.places import module_command
 
@@ -101,17 +101,12 @@ def run(
     Raises ControllerError if it exceeds a limit or another signal ends it.
     """
     cpu_s, memory_bytes = limits(paths)
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
+    limited = {resource.RLIMIT_CPU: cpu_s, resource.RLIMIT_DATA: memory_bytes}
     try:
         process: subprocess.CompletedProcess[str] = subprocess.run(
             module_command(*argv),
             env={**dict.fromkeys(_THREADS, "4"), **os.environ, IS_BOUNDED: "1"},
-            preexec_fn=limit,
+            preexec_fn=lambda: bounded.lower_limits({**limited, resource.RLIMIT_CORE: 0}),
             timeout=_WALL_FACTOR * cpu_s,
             text=True,
             errors="replace",

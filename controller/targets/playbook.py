@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from contract import schema
+from contract import bounded, installation, schema
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.names import unknown_name
@@ -86,6 +87,17 @@ def _problem_of_reason(reason: str) -> Problem:
     facts = {"variable": variable[0]} if variable else {}
     words = re.sub(r"^(Task failed: )?(Error processing keyword '\w+': )?", "", reason)
     return Problem("type", facts, f"{words.rstrip('.')}.")
+
+
+def program(name: str) -> list[str]:
+    """Return the command of one of Ansible's programs, as this Python has it.
+
+    A script `ansible-playbook` may be of another installation, elsewhere, or of a moved one.
+    Raises ControllerError without Ansible.
+    """
+    if find_spec("ansible") is None:
+        raise ControllerError("ansible-missing", remedy=installation.install("ansible-core"))
+    return [sys.executable, "-m", "ansible", name]
 
 
 def _first_complaint(text: str) -> str:
@@ -177,35 +189,24 @@ def _play(
     `target` is the resolved target of a play that does not resolve its inventory. `most_bytes`
     limits the size of files that Ansible writes; with it, memory is limited, too.
     """
-
-    def bound() -> None:
-        if most_bytes is None:
-            return
-        limits = (resource.RLIMIT_FSIZE, most_bytes), (resource.RLIMIT_DATA, MOST_MEMORY_BYTES)
-        for limit, value in limits:
-            _, hard = resource.getrlimit(limit)
-            allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(limit, (allowed, hard))
-
+    limits = {}
+    if most_bytes is not None:
+        limits = {resource.RLIMIT_FSIZE: most_bytes, resource.RLIMIT_DATA: MOST_MEMORY_BYTES}
     plain_text = {"ANSIBLE_NOCOLOR": "1"} if output else {}
-    program = Path(sys.executable).with_name("ansible-playbook")
     with environment() as variables, tempfile.NamedTemporaryFile() as events:
         folder = Path(variables["FDE_TARGETS"])
         folder.mkdir()
         if target is not None:
             write_json(folder / f"{target.host}.json", target.document(), sync=False)
-        try:
-            result = subprocess.run(
-                [str(program), *arguments],
-                env={**variables, **plain_text, "FDE_ANSIBLE_EVENTS": events.name},
-                stdin=subprocess.DEVNULL if output else None,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                preexec_fn=bound,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise ControllerError("ansible-missing", program=program) from None
+        result = subprocess.run(
+            [*program("playbook"), *arguments],
+            env={**variables, **plain_text, "FDE_ANSIBLE_EVENTS": events.name},
+            stdin=subprocess.DEVNULL if output else None,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: bounded.lower_limits(limits),
+            check=False,
+        )
         lines = [json.loads(line) for line in events.read().splitlines()]
         targets = [read_target(path) for path in folder.glob("*.json")]
     counts = [line["hosts"] for line in lines if line["event"] == "stats"]

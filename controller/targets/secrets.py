@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,10 +129,9 @@ def _is_tracked(path: Path) -> bool:
 
 
 def _decrypt(path: Path, content: bytes) -> bytes:
-    program = Path(sys.executable).with_name("ansible-vault")
     with playbook.environment() as variables:
         result = subprocess.run(
-            [str(program), "decrypt", "--output", "-", "-"],
+            [*playbook.program("vault"), "decrypt", "--output", "-", "-"],
             # The content is on standard input; the password comes from a file or a program.
             input=content,
             capture_output=True,

@@ -29,6 +29,7 @@ from contract.tests.programs import wait_until
 from contract.tests.refusal import refuses
 from controller.cli import options
 from controller.cli.app import guarded, main
+from controller.cli.options import newest
 from controller.session import session
 from controller.session.session import run as run_session
 from controller.targets import connection, fitness, init, prove, secrets, survey
@@ -86,7 +87,7 @@ def test_a_command_ends_with_its_status_and_prints_only_its_document(
     planned = tmp_path / "planned"
     planned.mkdir()
     (planned / "plan.json").write_text(json.dumps(examples.plan()), encoding="utf-8")
-    receiver = {"name": "p", "kind": "program", "argv": ["true"]}
+    receiver = {"name": "p", "argv": ["true"]}
     notifying = tmp_path / "notifying.json"
     described = json.loads(Path(target).read_text(encoding="utf-8"))
     notifying.write_text(json.dumps(described | {"notify": {"receivers": [receiver]}}))
@@ -214,8 +215,6 @@ def test_exit_status_and_error_of_wrong_arguments(
 MISTAKES = (
     ("run --suite smoek", 1, "'smoek'; did you mean smoke?"),
     ("plan --suite smoek", 1, "'smoek'; did you mean smoke?"),
-    ("run --suite smoke --configurations plian", 1, "'plian'; did you mean plain?"),
-    ("plan --suite smoke -c plain,opla", 1, "'opla'; did you mean opal?"),
     ("run --suite smoke --skip vidoe", 1, "'vidoe'; did you mean video?"),
     ("run --suite paper --scale labb", 1, "'labb'; did you mean lab?"),
     ("run --suite smoke --blocks zwei", 2, "'--blocks': 'zwei' is not a whole number."),
@@ -410,7 +409,16 @@ def run_cli(*words: str, options: Sequence[str] = (), **variables: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("variables", [{"COLUMNS": "0", "LINES": "0"}, {"COLUMNS": "1"}])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"COLUMNS": "0", "LINES": "0"},
+        {"COLUMNS": "1"},
+        {"COLUMNS": "-5"},
+        {"COLUMNS": "wide"},
+        {"COLUMNS": "9" * 30},
+    ],
+)
 def test_a_terminal_without_a_size_gets_the_usual_help(variables: dict[str, str]) -> None:
     assert run_cli("--help", **variables) == run_cli("--help", COLUMNS="80")
 
@@ -687,3 +695,21 @@ def test_the_file_with_sudos_password_is_removed(killed: bool, tmp_path: Path) -
                 os.killpg(process.pid, signal.SIGKILL)
     assert note.read_text(encoding="utf-8") == "correct horse\n"
     wait_until(lambda: not any(runtime.iterdir()))
+
+
+def test_the_newest_suite_is_the_one_planned_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the folders has other times; a group is newer than its suites."""
+    monkeypatch.chdir(tmp_path)
+    folders = {}
+    for day in ("2026-03-01", "2026-01-01"):  # the older one is written last
+        document = {**examples.plan(), "created_wall": f"{day}T10:00:00+00:00"}
+        folders[day] = examples.suite_folder(places.suites_folder() / f"s-{day}", document)
+    assert newest() == folders["2026-03-01"]
+    group = places.suites_folder() / "a-group"
+    group.mkdir()
+    members = {"suites": [folders["2026-03-01"].name], "hosts": ["target"]}
+    document = {"format": "fde-group/1", "group": group.name, **members}
+    (group / "group.json").write_text(json.dumps(document), encoding="utf-8")
+    assert newest() == group

@@ -488,3 +488,13 @@ def test_a_counters_step_widens_the_interval() -> None:
         assert component.energy_j is not None and component.power_w is not None
         assert component.energy_j.half_width == pytest.approx(1.96 * open_j, abs=1e-3)
         assert component.power_w.half_width == pytest.approx(1.96 * open_j / 3, abs=1e-3)
+
+
+def test_a_block_in_which_fde_was_stopped_is_measured_again(bench: Bench) -> None:
+    stopped = bench.folder / "stopped"
+    add = adding(bench.package, 1_000_000).argv[-1]
+    (command,) = shell_commands([f"{add}; [ -e {stopped} ] || kill -CONT $PPID; touch {stopped}"])
+    outcome = bench.measure([command], runs=2)
+    (result,) = outcome.commands
+    assert [trial.block for trial in result.trials] == [0, 1]
+    assert any("(Ctrl-Z): 1." in n.sentence for n in outcome.notes)

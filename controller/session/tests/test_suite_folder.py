@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from contract.identity import Identity
 from contract.tests.refusal import Refusal, refuses
 from controller.session import suite_folder, target_identity
 from controller.session.agent_client import AgentClient
+from controller.session.suite_folder import locked
 from controller.tests import examples
 from controller.tests.examples import journal, plan, resolved, text_of
 from controller.tests.standin import Standin
@@ -107,3 +111,15 @@ def test_a_log_on_a_full_disk_raises_nothing(
     with suite_folder.logged(tmp_path):
         logging.getLogger("controller").warning("lost")
     assert capsys.readouterr().err == ""
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OSError, match="No locks available") as raised, locked(tmp_path):
+        pass
+    assert raised.value.filename == str(tmp_path / suite_folder.LOCK)

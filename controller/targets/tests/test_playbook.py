@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,12 @@ def test_the_folder_of_sockets_is_short_for_any_tmpdir(
         folder = variables["ANSIBLE_SSH_CONTROL_PATH_DIR"]
         assert len(f"{folder}/{'0' * 10}.{'0' * 16}") < 108
     assert not Path(folder).exists()
+
+
+def test_programs_of_ansible_are_those_of_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not scripts beside it: those of another installation, or of a folder that was moved."""
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    assert playbook.program("vault") == ["/usr/bin/python3", "-m", "ansible", "vault"]
+    monkeypatch.setattr(playbook, "find_spec", lambda _: None)
+    with refuses("ansible-missing"):
+        playbook.program("playbook")
