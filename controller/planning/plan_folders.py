@@ -22,7 +22,6 @@ from controller.planning import past_durations, sizing, wear
 from controller.planning.known_names import require_known
 from controller.planning.suites import at_scale, load_suite
 from controller.targets import first_writes, survey
-from controller.targets.inventory_files import require_mentioned
 
 Say = Callable[[str], None]
 # Purpose of the keyed sum of a plan whose wear the user has permitted (contract/derived.py).
@@ -66,9 +65,6 @@ def require_valid(options: Options) -> None:
         suite = at_scale(load_suite(options.suite), options.scale)
         entry_names = [entry.name for entry in suite.workloads]
         require_known("workload in SKIP", options.skip, entry_names)
-        if options.configurations and options.inventory and options.inventory.exists():
-            theirs = {*suite.configurations, *suite.one_disk.values()}
-            require_mentioned(options.configurations, theirs, options.inventory)
 
 
 def freeze(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -17,7 +16,7 @@ from contract.errors import ControllerError
 from contract.names import unknown_name
 from contract.places import ANSIBLE
 from contract.problem import Problem, wordings_of
-from controller.planning.known_names import inventories_beside, require_known
+from controller.planning.known_names import inventories_beside
 
 _PREFIXES = ("fde_", "ansible_")
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
@@ -26,10 +25,6 @@ _IGNORED = re.compile(r"\.|.*~$")
 _VAULT = b"$ANSIBLE_VAULT;"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
 _INDEX = re.compile(r"\[\d+\]")
-_MOST_LEVELS = 20
-_CONFIGURATION = re.compile(r"\bname: *[\"']?([\w.-]+)[\"']?[,\s]+kind:")
-# What may name a configuration by a text that no file has.
-_COMPOSED = re.compile(r"\$ANSIBLE_VAULT;|^plugin:|\bname:[^\n]*\{\{", re.MULTILINE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -48,27 +43,6 @@ def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
     variables = known_variables()
     for name in sorted(n for n in names if n.startswith("fde_") and n not in variables):
         yield unknown_name("variable", name, sorted(variables))
-
-
-def require_mentioned(
-    configurations: Sequence[str], choices: Collection[str], inventory: Path
-) -> None:
-    """Raise ControllerError for a configuration that no file of an inventory mentions.
-
-    Ansible is not asked, which takes long and fails if the lab is down. `choices` are also valid.
-    """
-    folder = inventory if inventory.is_dir() else inventory.parent
-    hosts = folder.iterdir() if inventory.is_dir() else [inventory]
-    variables = [file for name in _VARIABLES for file in (folder / name).rglob("*")]
-    named = [file for file in (*hosts, *variables) if not file.name.startswith("secrets")]
-    files = [file for file in named if file.is_file() and os.access(file, os.R_OK)]
-    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
-    if _COMPOSED.search(text) or any(map(_is_program, files)):
-        return
-    ours = (ANSIBLE / "roles/target_spec/defaults", ANSIBLE / "playbooks/group_vars")
-    shared = "\n".join(f.read_text(encoding="utf-8") for o in ours for f in o.glob("*.yml"))
-    known = {*choices, *_CONFIGURATION.findall(shared + text)}
-    require_known("configuration", [n for n in configurations if n not in text], known)
 
 
 @dataclass(frozen=True)
@@ -110,6 +84,7 @@ class InventoryFiles:
         self._entries: dict[str, list[_Entry]] = defaultdict(list)
         self._problems: list[Problem] = []
         self._groups: set[str] = set()
+        self._owned: dict[tuple[str, str], tuple[str, str]] = {}  # text and place by owner
         if not inventory.exists():
             neighbours = inventories_beside(inventory)
             unknown = unknown_name("inventory", str(inventory), neighbours)
@@ -120,6 +95,7 @@ class InventoryFiles:
         for file in _host_files(inventory):
             self._read_hosts(file)
         for name in _VARIABLES:
+            self._refuse_hidden(folder / name)
             for file in _files_below(folder / name):
                 root = self._compose(file)
                 if root is not None:
@@ -175,6 +151,18 @@ class InventoryFiles:
             return None
         return root
 
+    def _refuse_hidden(self, folder: Path) -> None:
+        """Refuse variables that Ansible does not read: of one name it takes the first suffix."""
+        by_name = defaultdict(list)
+        for suffix in _SUFFIXES:
+            for entry in sorted(folder.glob("*")):
+                own_suffix = entry.suffix if entry.suffix in _SUFFIXES else ""
+                if own_suffix == suffix and not _IGNORED.match(entry.name):
+                    by_name[entry.name.removesuffix(suffix)].append(entry)
+        for read, *hidden in by_name.values():
+            for entry in hidden:
+                self._refuse(entry, 1, "variables-hidden", read=read)
+
     def _read_hosts(self, file: Path) -> None:
         root = self._compose(file)
         keys = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
@@ -190,30 +178,40 @@ class InventoryFiles:
                 if section.value == "children":
                     self._read_groups(file, entries)
                 elif section.value == "vars":
-                    self._read_variables(file, entries)
+                    self._read_variables(file, entries, f"group {group.value}")
                 elif section.value == "hosts":
-                    for _, variables in self._pairs(file, entries, f"hosts of {group.value}"):
-                        self._read_variables(file, variables)
+                    for host, variables in self._pairs(file, entries, f"hosts of {group.value}"):
+                        self._read_variables(file, variables, host.value)
 
-    def _read_variables(self, file: Path, node: yaml.Node) -> None:
+    def _read_variables(self, file: Path, node: yaml.Node, owner: str = "") -> None:
+        """Read the variables of a file; two values of an `owner`, a host or group, are refused."""
         for key, value in self._pairs(file, node, "The list of variables"):
             if key.value.startswith(_PREFIXES):
+                if owner:
+                    self._compare(owner, key.value, yaml.serialize(value), _place(file, key))
                 for problem in unknown_variables(iter([key.value])):
                     self._problems.append(_at(_place(file, key), problem))
-                self._read_value(file, key.value, value)
+                self._read_value(file, key.value, value, set())
 
-    def _read_value(self, file: Path, path: str, node: yaml.Node, depth: int = 0) -> None:
-        if depth > _MOST_LEVELS:  # an alias within its own anchor
+    def _compare(self, owner: str, variable: str, text: str, place: str) -> None:
+        first_text, first = self._owned.setdefault((owner, variable), (text, place))
+        if text != first_text:
+            facts = {"owner": owner, "variable": variable, "first": first}
+            self._problems.append(_at(place, _problem("values-differ", **facts)))
+
+    def _read_value(self, file: Path, path: str, node: yaml.Node, seen: set[int]) -> None:
+        if id(node) in seen:  # an alias, perhaps within its own anchor
             return
+        seen.add(id(node))
         kind = node.tag.rpartition(":")[2]
         entry = _Entry(_place(file, node), str(node.value), kind)
         self._entries[path].append(entry)
         if isinstance(node, yaml.MappingNode):
             for key, value in self._pairs(file, node, path):
-                self._read_value(file, f"{path}.{key.value}", value, depth + 1)
+                self._read_value(file, f"{path}.{key.value}", value, seen)
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:
-                self._read_value(file, path, item, depth + 1)
+                self._read_value(file, path, item, seen)
         elif entry.is_changed(path):
             self._problems.append(_at(entry.place, _changed("value-changed", path, entry)))
 

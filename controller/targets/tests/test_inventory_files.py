@@ -8,12 +8,10 @@ import pytest
 
 from contract.errors import ControllerError
 from contract.problem import Problem
-from contract.tests.refusal import refuses
 from controller.planning.known_names import inventories_beside
 from controller.targets.inventory_files import (
     InventoryFiles,
     known_variables,
-    require_mentioned,
     unknown_variables,
 )
 
@@ -180,30 +178,6 @@ def test_variables_of_a_group_that_is_misspelt_are_refused(tmp_path: Path) -> No
 ENTRY = "fde_configurations:\n  - name: {}\n    kind: plain\n    disk: plain\n"
 
 
-@pytest.mark.parametrize(
-    ("variables", "name"),
-    [
-        (ENTRY.format("quiet"), "quiet"),  # of the inventory
-        (ENTRY.format("quiet"), "dmcrypt-aes128"),  # of the role's defaults
-        (ENTRY.format("quiet"), "chosen"),  # of the suite
-        (ENTRY.format("'x-{{ disk }}'"), "x-fast"),  # composed by Ansible
-        ("$ANSIBLE_VAULT;1.1;AES256\n6162\n", "hidden"),
-    ],
-)
-def test_a_configuration_that_the_inventory_may_have_is_accepted(
-    variables: str, name: str, tmp_path: Path
-) -> None:
-    problems_of(tmp_path, targets=variables)
-    require_mentioned([name], {"chosen"}, tmp_path)
-    require_mentioned([name], {"chosen"}, tmp_path / "hosts.yml")
-
-
-def test_a_configuration_of_no_file_is_refused_with_the_nearest(tmp_path: Path) -> None:
-    problems_of(tmp_path, targets=ENTRY.format("quiet"))
-    with refuses("unknown-name", name="quite", nearest="did you mean quiet?"):
-        require_mentioned(["plain", "quite"], (), tmp_path)
-
-
 @pytest.mark.parametrize("file", ["hosts.yml", "hosts.yaml", "hosts.ini", "group_vars/all.yml"])
 def test_a_folder_with_a_file_of_hosts_alone_is_no_near_inventory(
     file: str, tmp_path: Path
@@ -215,3 +189,35 @@ def test_a_folder_with_a_file_of_hosts_alone_is_no_near_inventory(
     (tmp_path / "mine" / file).parent.mkdir(parents=True)
     (tmp_path / "mine" / file).touch()
     assert inventories_beside(tmp_path / "nope") == [str(tmp_path / "mine")]
+
+
+@pytest.mark.parametrize(
+    ("read", "hidden"),
+    [
+        ("targets/main.yml", "targets.yml"),
+        ("targets", "targets.yml"),
+        ("targets.yml", "targets.json"),
+    ],
+)
+def test_variables_that_ansible_does_not_read_are_refused(
+    read: str, hidden: str, tmp_path: Path
+) -> None:
+    for name in (read, hidden):
+        file = tmp_path / "group_vars" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("fde_origin: measured\n", encoding="utf-8")
+    (problem,) = problems_of(tmp_path)
+    assert problem.code == "variables-hidden"
+    assert problem.sentence.startswith(f"{tmp_path / 'group_vars' / hidden}:")
+
+
+@pytest.mark.parametrize(("user", "codes"), [("alice", []), ("bob", ["values-differ"])])
+def test_a_copy_of_hosts_with_another_value_is_refused(
+    user: str, codes: list[str], tmp_path: Path
+) -> None:
+    text = "targets:\n  hosts:\n    bench: {ansible_user: alice}\n"
+    copy = tmp_path / "hosts (conflicted copy).yml"
+    copy.write_text(text.replace("alice", user), encoding="utf-8")
+    problems = problems_of(tmp_path, hosts=text)
+    assert [problem.code for problem in problems] == codes
+    assert all(problem.facts["owner"] == "bench" for problem in problems)
