@@ -259,22 +259,6 @@ class SessionLine:
     ended: EndCode = ""
 
 
-HangCause = Literal["lost", "stuck"]
-
-
-@dataclass(frozen=True)
-class PowerLine:
-    """A line of power.jsonl: the controller power-cycled a target that hung.
-
-    `cause` is `lost` if the target was silent, `stuck` if its run exceeded all limits.
-    """
-
-    t_mono_ns: COUNT
-    controller_boot_id: str
-    cause: HangCause
-    hung_s: SECONDS
-
-
 @dataclass(frozen=True)
 class LockedRead:
     """Answer of a locked drive to a read after the last run."""

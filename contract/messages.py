@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from contract.names import Name
-from contract.schema import SECONDS, Closed, Range
+from contract.schema import SECONDS, Closed, Items, Range
 from contract.status import SuiteStatus
 
 EventCode = Literal[
@@ -16,8 +16,6 @@ EventCode = Literal[
     "interrupted",
     "meter-silent",
     "target-lost",
-    "power-cycled",
-    "target-off",
     "finished",
     "sealed",
     "failed",
@@ -28,24 +26,11 @@ EventCode = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver(Closed):
-    """A receiver of all messages or of `events`: a program, a webhook, or a service of Apprise.
-
-    `argv` is the program. The URL of the others is in `url_file`, because most URLs are secrets;
-    `key_file` has the key of a webhook's signature. Both are files of mode 0600.
-    """
+    """A program that gets all messages or those of `events`: its words, without a shell."""
 
     name: Name
-    kind: Literal["program", "webhook", "apprise"]
-    argv: tuple[str, ...] = ()
-    url_file: str = ""
-    key_file: str = ""
+    argv: Annotated[tuple[str, ...], Items(1)]
     events: tuple[EventCode, ...] = ()
-
-    @property
-    def missing(self) -> str:
-        """Return the key that the receiver's kind needs and it lacks; empty if complete."""
-        key = "argv" if self.kind == "program" else "url_file"
-        return "" if getattr(self, key) else key
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from contract.errors import AgentError
 from contract.messages import Notify
 from contract.names import Name
 from contract.parameters import ParameterValue
-from contract.schema import COUNT, KEY, OMITTED, REST, SHA256, Closed, Items, Range
+from contract.schema import COUNT, KEY, OMITTED, REST, SHA256, Items, Range
 from contract.strict_json import Document
 
 FORMAT: Literal["fde-plan/3"] = "fde-plan/3"
@@ -460,27 +460,11 @@ class MeterEntry:
     settings: Mapping[str, Any] | None = field(default=None, metadata=OMITTED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PowerSwitch(Closed):
-    """`fde_power`: the program that power-cycles a target that hangs.
-
-    `argv` is run with `on`, `off` or `status` as its last argument; the last prints `on` or `off`.
-    A target hangs if it has been silent, or beyond a run's limit, for `hang_s`; it stays off for
-    `off_s`, once a hang and `most` times a suite.
-    """
-
-    argv: tuple[str, ...]
-    kind: Literal["program"] = "program"
-    hang_s: Annotated[float, Range(least=30)] = 600.0
-    off_s: Annotated[float, Range(least=0, most=600)] = 10.0
-    most: COUNT = 3
-
-
 @dataclass(frozen=True)
 class TargetDocument:
     """The resolved description of a target; `ssh` is null if the target is the controller.
 
-    `notify` and `power` are only for the controller: `for_target` leaves them out.
+    `notify` is only for the controller: `for_target` leaves it out.
     """
 
     format: Literal["fde-target/1"]
@@ -501,12 +485,11 @@ class TargetDocument:
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     secrets_file: str = ""
     notify: Notify = field(default=Notify(), metadata=OMITTED)
-    power: PowerSwitch | None = field(default=None, metadata=OMITTED)
 
     @property
     def for_target(self) -> TargetDocument:
         """Return the part of the description that the target gets."""
-        return replace(self, notify=Notify(), power=None)
+        return replace(self, notify=Notify())
 
     @property
     def extent(self) -> Extent:

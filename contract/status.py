@@ -34,8 +34,7 @@ class SuiteStatus:
     `since_s` is the age of the journal's last line. `finished`, `void` and `skipped` (the target
     cannot run their workload) count runs, `repeated` attempts. `left_s` and `ends_wall` are null
     before the first finished run. `watts` is by channel, `gaps` by meter. `void_in_a_row` are void
-    runs since the last finished one, `interrupted` attempts that were cut short. `target_off`: the
-    session switched the target off, and it is not confirmed to be on again.
+    runs since the last finished one, `interrupted` attempts that were cut short.
     """
 
     format: Literal["fde-status/1"]
@@ -67,4 +66,3 @@ class SuiteStatus:
     answer: RunningAnswer | None = None
     void_in_a_row: int = 0
     interrupted: int = 0
-    target_off: bool = False

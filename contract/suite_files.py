@@ -14,7 +14,6 @@ SEALED = (
     "identity.json",
     "requests.jsonl",
     "sessions.jsonl",
-    "power.jsonl",
     "timing.json",
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,17 +39,6 @@ def _status(layout: Layout) -> int:
     return 0 if up else 1
 
 
-def _switch(layout: Layout, state: str) -> None:
-    """Switch the target's power, as a program of `fde_power`; do nothing if it is so already."""
-    if state == "status":
-        say("on" if power.is_on(layout) else "off")
-    elif power.is_on(layout) and state == "off":
-        power.power_cut(layout)
-        time.sleep(2)  # its port remains in use for a moment
-    elif not power.is_on(layout) and state == "on":
-        power.power_on(layout)
-
-
 def _power_on(layout: Layout) -> None:
     power.power_on(layout)
     power.wait_until_up(layout, say)
@@ -73,7 +61,6 @@ COMMANDS = {
     "up": "start drives, guest and meter",
     "down": "stop them, and labs in directories below",
     "status": "show what runs; exit 1 if the lab is not up",
-    "switch": "switch the target's power, as a program of fde_power",
     "ssh": "run a command in the guest, or a shell",
     **{name: text for name, (text, _) in EVENTS.items()},
 }
@@ -105,8 +92,6 @@ def _run(arguments: argparse.Namespace) -> int:
             say(f"lab: stopped {', '.join(names)}" if names else "lab: nothing was running")
         case "status":
             return _status(layout)
-        case "switch":
-            _switch(layout, arguments.state)
         case "ssh":
             command = ssh.command(power.require_state(layout)["ssh"], arguments.command)
             os.execvp(command[0], command)
@@ -136,7 +121,6 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--disks", default="", metavar="MODEL", help="of the disks' behaviour (lab/disk_models.yml)"
     )
-    commands.choices["switch"].add_argument("state", choices=("on", "off", "status"))
     commands.choices["ssh"].add_argument("command", nargs="*", metavar="-- command")
     return parser
 

@@ -41,7 +41,6 @@ def sentence(incidents: IncidentLog) -> str:
 def interruptions(incidents: IncidentLog) -> Iterator[str]:
     """Yield external interruptions, a few words each."""
     yield from _times(incidents.reboots, "reboot", "of the target")
-    yield from _times(incidents.power_cycles, "attempt", "to switch the hung target off and on")
     yield from _times(incidents.restarts, "restart", "of the agent")
     yield from _times(incidents.resumed, "start", "after its end")
     yield from _times(incidents.controller_boots - 1, "reboot", "of the controller")

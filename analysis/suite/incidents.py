@@ -17,7 +17,7 @@ from analysis.suite.documents import read_lines
 from analysis.suite.records import Suite
 from analysis.suite.samples import EPOCHS, Samples
 from contract.attempts import NS, Attempt, History, spans
-from contract.documents import PowerLine, SessionLine
+from contract.documents import SessionLine
 from contract.journal import INTERRUPTIONS, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
@@ -106,8 +106,7 @@ class IncidentLog:
     The agent's starts after the first are `reboots` in a new boot of the target, `restarts` in
     the same boot, or `resumed` after the suite had been closed. `interrupted` tries were cut
     short, `repeated` runs were made again. `ended` if the last line closes the suite. `killed`
-    sessions of the controller did not end in order; it tried
-    `power_cycles` times to switch the target off and on.
+    sessions of the controller did not end in order.
     """
 
     reboots: int = 0
@@ -122,7 +121,6 @@ class IncidentLog:
     ended: bool = False
     failed: str = ""
     killed: int = 0
-    power_cycles: int = 0
     controller_boots: int = 1
     controller_sleeps: int = 0
     silences: tuple[Pause, ...] = ()
@@ -161,7 +159,6 @@ def incident_log(suite: Suite) -> IncidentLog:
         ended=last is not None and last.state == "suite-finished",
         failed=last.detail if last is not None and last.state == "suite-failed" else "",
         killed=_killed_sessions(suite),
-        power_cycles=sum(1 for _ in read_lines(PowerLine, suite.folder / "power.jsonl", [])),
         controller_boots=suite.controller_boots,
         controller_sleeps=suite.controller_sleeps,
         silences=tuple(Pause(name, len(s), sum(s)) for name, s in silences if s),

@@ -193,14 +193,6 @@ def test_a_session_without_end_is_killed_unless_still_at_work(tmp_path: Path) ->
     assert "2 sessions of the controller killed" in provenance.sentence(log)
 
 
-def test_a_power_cycle_is_an_interruption(tmp_path: Path) -> None:
-    line = {"t_mono_ns": 1, "controller_boot_id": "a", "cause": "lost", "hung_s": 61.0}
-    (tmp_path / "power.jsonl").write_text(json.dumps(line) + "\n")
-    log = incident_log(replace(suite(STARTED, ("suite-finished", "", "")), folder=tmp_path))
-    assert log.power_cycles == 1
-    assert "1 attempt to switch the hung target off and on" in provenance.sentence(log)
-
-
 def test_no_outage_of_the_link_counts_while_no_agent_works() -> None:
     cut = suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two"))
     clock = reading(-500), reading(1), reading(900)

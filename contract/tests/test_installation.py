@@ -17,11 +17,11 @@ METADATA = """Metadata-Version: 2.4
 Name: fde-energy-testbed
 Version: 1
 Requires-Dist: typer>=0.29
-Provides-Extra: notify
-Requires-Dist: apprise>=1.9; extra == "notify"
-Requires-Dist: requests>=2.33; extra == "notify"
+Provides-Extra: notebook
+Requires-Dist: ipywidgets>=8.1; extra == "notebook"
+Requires-Dist: jupyterlab>=4.4.8; extra == "notebook"
 """
-PACKAGES = "'apprise>=1.9' 'requests>=2.33'"
+PACKAGES = "'ipywidgets>=8.1' 'jupyterlab>=4.4.8'"
 
 
 @pytest.fixture
@@ -49,18 +49,18 @@ def place_origin(**origin: object) -> None:
 
 def test_pip_installs_the_packages_of_an_extra(installed: Path) -> None:
     command = f"run `/env/bin/python -m pip install {PACKAGES}`"
-    assert installation.with_extra("notify") == command
+    assert installation.with_extra("notebook") == command
     place_origin(url=f"file://{installed}", dir_info={})
-    assert installation.with_extra("notify") == command
+    assert installation.with_extra("notebook") == command
     assert installation.requirements() == ["typer>=0.29"]
 
 
 def test_pip_is_given_the_folder_of_wheels_that_we_came_from(installed: Path) -> None:
     place_origin(url=f"file://{installed.parent}/a%20b/fde.whl", archive_info={})
-    assert "--find-links" not in installation.with_extra("notify")  # the folder is gone
+    assert "--find-links" not in installation.with_extra("notebook")  # the folder is gone
     (installed.parent / "a b").mkdir()
     options = f"--find-links '{installed.parent}/a b'"
-    assert f"pip install {options} {PACKAGES}`" in installation.with_extra("notify")
+    assert f"pip install {options} {PACKAGES}`" in installation.with_extra("notebook")
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_pipx_and_uv_install_with_their_own_commands(
     installed: Path, file: str, command: str
 ) -> None:
     (installed / file).touch()
-    assert installation.with_extra("notify") == command
+    assert installation.with_extra("notebook") == command
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_environment_without_pip_is_one_of_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "find_spec", lambda _: None)
-    assert installation.with_extra("notify").startswith("run `uv pip install --python /env/bin")
+    assert installation.with_extra("notebook").startswith("run `uv pip install --python /env/bin")
 
 
 def test_a_systems_python_is_given_its_permission(
@@ -95,6 +95,6 @@ def test_a_systems_python_is_given_its_permission(
 
 def test_a_checkout_makes_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(ROOT / ".venv"))
-    assert installation.with_extra("notify") == "run `make venv-dev`"
+    assert installation.with_extra("notebook") == "run `make venv-dev`"
     monkeypatch.setattr(sys, "prefix", "/env")
-    assert f"pip install {PACKAGES}`" in installation.with_extra("notify")
+    assert f"pip install {PACKAGES}`" in installation.with_extra("notebook")

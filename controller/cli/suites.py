@@ -142,12 +142,12 @@ def resume(
 
 
 @commands.command(rich_help_panel=MEASURE)
-def watch(suite_dir: Running = None, *, inventory: AnyInventory = None) -> bool:
-    """Show a running suite, here or on the inventory's targets; also in status/status.json."""
+def watch(suite_dir: Running = None) -> bool:
+    """Show a running suite of this machine; also in status/status.json."""
     from controller.session import watch as watching
 
     try:
-        return watching.run(suite_dir, inventory, say)
+        return watching.run(suite_dir, say)
     except KeyboardInterrupt:  # the suite itself continues
         return True
 

@@ -63,11 +63,6 @@ class AgentClient:
         """Return whether the target answers."""
         return self.ask(["true"]).returncode == 0
 
-    def boot(self) -> str:
-        """Return the id of the target's boot; empty if it does not answer."""
-        completed = self.ask(["cat", str(journal.BOOT_ID)])
-        return "" if completed.returncode else completed.stdout.decode(errors="replace").strip()
-
     def identity(self) -> Identity:
         """Return the machine's identity. Raises ControllerError."""
         completed = self.agent("identity", "--suites", connection.SUITES)

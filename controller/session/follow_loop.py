@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from contract.errors import ControllerError
-from contract.journal import BEGUN, Entry
+from contract.journal import Entry
 from contract.plan import Plan, TargetDocument
 from controller.session.agent_client import AgentClient
 from controller.session.ending import Ending
-from controller.session.hang_watch import HangWatch
 from controller.session.journal_link import LinkEvents, LinkMonitor, follow, follow_command
+from controller.session.progress_text import minutes
 from controller.session.recorders import Recorders
 from controller.session.running_answer import RunningAnswers
 from controller.session.secrets_delivery import SecretsDelivery
@@ -30,7 +29,7 @@ MOST_STARTS = 3
 class FollowLoop:
     """Follow a suite from the agent's start to its last line, across failures of link and target.
 
-    Without `answers` no running answer is computed; without `hangs` no hang is observed.
+    Without `answers` no running answer is computed.
     """
 
     plan: Plan
@@ -40,10 +39,8 @@ class FollowLoop:
     recorders: Recorders
     ending: Ending
     answers: RunningAnswers | None = None
-    hangs: HangWatch | None = None
 
     def __post_init__(self) -> None:
-        self._heard_s = time.monotonic()
         self._link = LinkMonitor(self.board.warn)
         self._secrets = SecretsDelivery(self.target, self.board.warn)
         self._starts = 0
@@ -65,14 +62,8 @@ class FollowLoop:
         stop = threading.Event()
         for entry in follow(command, events, start=len(entries), stop=stop, **limits):
             self.recorders.tend()
-            if entry is not None:
-                self._heard_s = time.monotonic()
-            if self.hangs:
-                if entry is not None:
-                    self.hangs.boot = entry.boot_id
-                is_running = entries and entries[-1].state in BEGUN
-                working_s = time.monotonic() - self._heard_s if is_running else 0.0
-                self.hangs.observe(self._link.lost_s, working_s)
+            silent = f"the target has been silent for {minutes(self._link.lost_s)}"
+            self.board.alarm("target-lost", silent if self._link.gone else "")
             self.board.watts, self.board.gaps = self.recorders.watts(), self.recorders.gaps()
             if entry is None:
                 self._link.tick()

@@ -68,7 +68,7 @@ def send_tests(target: TargetDocument) -> Iterator[tuple[str, str]]:
     wall = utc(datetime.now(UTC))
     message = Message("fde-message/1", "test", "", target.host, "a test by fde notify", wall)
     for receiver in target.notify.receivers:
-        yield receiver.name, deliver(receiver, message)
+        yield receiver.name, deliver(receiver, message, verbose=True)
 
 
 class Messenger:

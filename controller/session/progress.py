@@ -77,7 +77,6 @@ def suite_status(
     moment: datetime,
     holder: str = "",
     answer: RunningAnswer | None = None,
-    target_off: bool = False,
 ) -> SuiteStatus:
     """Build the document status.json; `since_s` is the age of the journal's last line."""
     history = History(entries)
@@ -112,7 +111,6 @@ def suite_status(
         watts=dict(watts),
         gaps=dict(gaps),
         events=tuple(events),
-        target_off=target_off,
         updated_wall=utc(moment),
         holder=holder,
         answer=answer,

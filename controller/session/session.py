@@ -27,18 +27,16 @@ from controller.session import fetch, meter_losses, session_times, suite_folder,
 from controller.session.agent_client import AgentClient
 from controller.session.ending import STOP, Ending, TimeOverError, next_time
 from controller.session.follow_loop import FollowLoop
-from controller.session.hang_watch import HangWatch
 from controller.session.hold import Hold
 from controller.session.messenger import Messenger
 from controller.session.progress import unfinished
-from controller.session.recorders import Recorders
+from controller.session.recorders import Recorders, end_leftovers
 from controller.session.report import make_report
 from controller.session.running_answer import RunningAnswers
 from controller.session.seal import MANIFEST, decode, seal, unseal
 from controller.session.sleep_inhibitor import awake
 from controller.session.status import Board
-from controller.targets import connection, playbook
-from controller.targets.power_return import return_power
+from controller.targets import connection, fitness, playbook
 from instrumentation.clock_link import ClockLink
 
 log = logging.getLogger(__name__)
@@ -61,7 +59,6 @@ class Session:
     agent: AgentClient
     board: Board
     ending: Ending
-    hangs: HangWatch
     seconds: dict[str, float] = field(default_factory=dict)
 
     def cpu_timed(self, *, less: bool = False) -> AbstractContextManager[None]:
@@ -103,10 +100,9 @@ def run(
     target_identity.require_same_target(plan, target)
     require_own(plan, target)
     agent = AgentClient(target, plan.suite_id)
-    if plan_folders.needs_consent(suite_dir, plan, target):
-        return_power(target, agent.reached, say)
-        if agent.plan_sha256() != plan.sha256:
-            plan_folders.require_consent(suite_dir, plan, target, confirm, say)
+    is_foreign = plan_folders.needs_consent(suite_dir, plan, target)
+    if is_foreign and agent.plan_sha256() != plan.sha256:
+        plan_folders.require_consent(suite_dir, plan, target, confirm, say)
     with (
         outliving_the_terminal(),
         suite_folder.locked(suite_dir),
@@ -157,20 +153,16 @@ def _session(
     if losses is not None and not (losses.void or losses.repeat):
         raise ControllerError("suite-sealed", suite_dir=suite_dir)
     suite_folder.require_room(suite_dir)
-    report = partial(messenger.send, "target-off")
-    is_stopped = (suite_dir / STOP).exists
-    return_power(target, agent.reached, say, report=report, is_stopped=is_stopped)
     identity = agent.identity()
+    unit = agent.unit()
+    if unit is None or not unit.active:  # else a load would disturb a run
+        end_leftovers(suite_dir)  # they may hold the ports of meters
+        fitness.require_following(target)
     fetch.clean_up_after_kill(suite_dir)
     target_identity.require_same_machine(plan, suite_dir, identity, agent.plan_sha256())
-    with (
-        closing(Board(plan, suite_dir, say, messenger=messenger)) as board,
-        closing(
-            HangWatch(plan, target.power, suite_dir, board, agent.boot, identity.boot_id or "")
-        ) as hangs,
-    ):
+    with closing(Board(plan, suite_dir, say, messenger=messenger)) as board:
         ending = Ending(plan, suite_dir, agent, end_ns)
-        session = Session(suite_dir, target, inventory, plan, agent, board, ending, hangs)
+        session = Session(suite_dir, target, inventory, plan, agent, board, ending)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
         messenger.send("started", f"{len(plan.runs)} runs")
         for line in quiet.describe_disturbers(agent.disturbers(), plan.quiet.stop):
@@ -246,7 +238,6 @@ def _measure(session: Session) -> Entry:
             recorders,
             session.ending,
             answers,
-            session.hangs,
         )
         session.ending.begin(old_entries)
         with Hold(session.agent, reason, board.warn):
@@ -304,12 +295,9 @@ def _fetch(session: Session) -> None:
                     session.board.warn(
                         "the target is away; its results are fetched as soon as it answers"
                     )
-                    away_s = time.monotonic()
                     while not session.agent.reached():
-                        session.hangs.observe(time.monotonic() - away_s)
                         session.board.tick()
                         time.sleep(AWAY_S)
-                    session.hangs.observe(0.0)
             finally:
                 session.archive.unlink(missing_ok=True)
     log.info("the results are here")

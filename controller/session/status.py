@@ -24,7 +24,6 @@ from controller.session import progress_text
 from controller.session.messenger import Messenger
 from controller.session.progress import suite_status
 from controller.session.suite_folder import myself
-from controller.targets.power_return import is_left_off
 
 if TYPE_CHECKING:
     from rich.console import OverflowMethod
@@ -254,12 +253,6 @@ class Board:
             else:
                 self._alarms.pop(event, None)
 
-    def announce(self, event: EventCode, sentence: str) -> None:
-        """Note a problem and send it to the receivers of messages."""
-        self.warn(sentence)
-        if self.messenger:
-            self.messenger.send(event, sentence)
-
     def close(self) -> None:
         """End the view; later output is printed below it."""
         with self._lock, suppress(OSError):
@@ -289,7 +282,6 @@ class Board:
             moment=datetime.now(UTC),
             holder=self._holder,
             answer=self._answer,
-            target_off=is_left_off(self.plan.host),
         )
         if self.messenger:
             old_s = time.monotonic() - ALARM_S

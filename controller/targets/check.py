@@ -7,13 +7,12 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 from agent import needs
 from contract.command_results import CheckOutcome, CheckResult, HostChecks
 from contract.disks import DiskAnswer
-from contract.errors import AgentError, ControllerError
+from contract.errors import AgentError
 from contract.places import command_line, suites_folder
 from contract.plan import Disk, TargetDocument
 from controller.planning import past_durations, wear
@@ -22,7 +21,6 @@ from controller.planning.suites import at_scale, load_suite
 from controller.targets import connection, first_writes, fitness, playbook, survey
 from controller.targets import inventory as stacks
 from controller.targets.fitness.diagnosis import FIRST_SUITE, passed, problem_of, refused
-from controller.targets.power_return import return_power
 from controller.targets.survey import TargetAnswer, write_record
 
 ONE_DISK = "one-disk"
@@ -71,11 +69,7 @@ def run(
 def _check_host(
     target: TargetDocument, suite: str | None, scale: str | None, noise_s: float, say: Say
 ) -> HostChecks:
-    """Check a host and print its page; a target that was left off is switched on first."""
-    try:
-        return_power(target, partial(fitness.is_reached, target), say, is_stopped=lambda: True)
-    except ControllerError as error:
-        say(str(error))
+    """Check a host and print its page."""
     scene = fitness.examine(target, suites_folder(), noise_s=noise_s, suite=suite or FIRST_SUITE)
     in_order = replace(passed("Its types and rules hold."), code="inventory")
     outcomes = [in_order, *fitness.judge(scene)]

@@ -253,7 +253,7 @@ def _check_configurations(entries: Entries, disks: Disks) -> Iterator[Problem]:
 
 
 def _check_common(target: TargetDocument) -> Iterator[Problem]:
-    """Yield the problems of meters, assets, services, receivers, power switch and secrets."""
+    """Yield the problems of meters, assets, services, receivers and secrets."""
     yield from _check_unique("meters", "name", [meter.name for meter in target.meters])
     # Several meters may share a network address: the sockets of a power strip.
     ports = [meter.port for meter in target.meters if "://" not in meter.port]
@@ -271,15 +271,8 @@ def _check_common(target: TargetDocument) -> Iterator[Problem]:
     governor = target.quiet.governor
     if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", governor):
         yield _problem("governor", governor=governor)
-    receivers = target.notify.receivers
-    yield from _check_unique("receivers", "name", [receiver.name for receiver in receivers])
-    for receiver in receivers:
-        if receiver.missing:
-            yield _problem("receiver-incomplete", receiver=receiver.name, key=receiver.missing)
-    if target.power and target.ssh is None:
-        yield _problem("switch-of-controller")
-    elif target.power and not target.power.argv:
-        yield _problem("switch-incomplete")
+    receivers = [receiver.name for receiver in target.notify.receivers]
+    yield from _check_unique("receivers", "name", receivers)
     if Path(target.secrets_file).name not in (SECRETS_FILE, SECRETS_FILE.lstrip(".")):
         yield _problem("secrets-name")
 

@@ -37,7 +37,6 @@ FAULTS: tuple[Fault, ...] = (
     full.TARGET,
     away.NETWORK,
     away.METER,
-    cuts.HUNG,
     evenings.EVENINGS_APART,
     cuts.POWER,
 )

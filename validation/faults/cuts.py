@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import time
 from pathlib import Path
 
@@ -24,7 +22,7 @@ OFF_S = 5.0
 POWER_ON_TRIES = 5
 BOOT_LIMIT_S = 420.0
 WENT_DOWN = ("reboots",)
-WATCHDOG_LIMIT_S, HANG_LIMIT_S = 300.0, 180.0
+WATCHDOG_LIMIT_S = 300.0
 HANG = "echo 0 > /proc/sys/kernel/panic; echo 1 > /proc/sys/kernel/sysrq; sleep 1; "
 HANG += "echo c > /proc/sysrq-trigger"
 
@@ -107,24 +105,6 @@ def _watchdog(trial: Trial, outcome: Outcome) -> None:
     outcome.resumed_s = [resumed_s(trial, before.boot_id, start)]
 
 
-def _hang(trial: Trial, outcome: Outcome) -> None:
-    """Stop the guest's processes: only its power switch helps, not a watchdog or the network."""
-    before = trial.wait_state("running").entry
-    start = trial.mark()
-    outcome.struck(before.state)
-    os.kill(trial.scene.state["guest"]["pid"], signal.SIGSTOP)
-    trial.say("the guest hangs")
-    line = trial.wait(
-        lambda line: line.entry.boot_id != before.boot_id and line.entry.state in AT_WORK,
-        "line of work after the power cycle",
-        BOOT_LIMIT_S,
-        start,
-    )
-    took_s = round(line.received_s - outcome.struck_s[0], 1)
-    outcome.extra = [("at work again after the hang", took_s, "s", HANG_LIMIT_S)]
-    trial.say(f"at work again {took_s:.1f} s after it hung")
-
-
 POWER = Fault(
     "power-cut",
     "kills the guest and cycles the drives' power at random moments of one suite",
@@ -135,15 +115,6 @@ POWER = Fault(
     quick=Small(blocks=4),
     events=("interrupted",),
     causes=("void",),
-)
-HUNG = Fault(
-    "hang",
-    "stops the guest for good, which has no watchdog",
-    "the session switches it off and on (fde_power)",
-    _hang,
-    ("power_cycles",),
-    events=("target-lost",),
-    power=True,
 )
 WATCHDOG = Fault(
     "watchdog",

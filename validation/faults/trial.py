@@ -15,7 +15,6 @@ from typing import Any
 from contract import schema
 from contract.errors import LabError
 from contract.files import write_json
-from contract.places import module_command
 from contract.plan import TargetDocument
 from controller.planning.compiler import compile_plan
 from controller.planning.suites import parse_suite
@@ -32,7 +31,7 @@ RESUMES = 30
 RESUME_PAUSE_S = 5.0
 LINE_LIMIT_S = 420.0
 END_LIMIT_S = 3600.0
-MESSAGE_S, HANG_S, EARLY_S = 60.0, 30.0, 5.0
+MESSAGE_S, EARLY_S = 60.0, 5.0
 # The program that gets the messages: when each came by the monotonic clock, and its event.
 NOTE_MESSAGE = (
     "import json, sys, time; "
@@ -115,9 +114,7 @@ class Outcome:
 class Trial(AbstractContextManager["Trial"]):
     """A suite that runs while a fault is injected. Leaving it ends what it has started."""
 
-    def __init__(
-        self, scene: Scene, name: str, suite_dir: Path, seed: int = 1, *, power: bool = False
-    ) -> None:
+    def __init__(self, scene: Scene, name: str, suite_dir: Path, seed: int = 1) -> None:
         self.scene = scene
         self.name = name
         self.seed = seed
@@ -130,21 +127,16 @@ class Trial(AbstractContextManager["Trial"]):
         self.observer = Observer(scene, self.suite_id, lines_file)
         self._messages = self.folder / f"{self.suite_id}.messages.jsonl"
         target = self.folder / "target.json"
-        write_json(target, scene.target | self._additions(power))
+        write_json(target, scene.target | self._additions())
         log = self.folder / "controller.log"
         self.controller = Controller(scene, self.suite_dir, log, target)
         self._at = 0
 
-    def _additions(self, power: bool) -> dict[str, Any]:
-        """Return additions to the inventory: a receiver of messages, perhaps a power switch."""
+    def _additions(self) -> dict[str, Any]:
+        """Return an addition to the inventory: a receiver of messages."""
         note = [sys.executable, "-IS", "-c", NOTE_MESSAGE, str(self._messages)]
-        receiver = {"name": "trial", "kind": "program", "argv": note}
-        argv = module_command("lab", "switch", "--dir", str(self.scene.layout.directory))
-        switch = {"argv": argv, "hang_s": HANG_S}
-        return {
-            "notify": {"void_runs": 1, "receivers": [receiver]},
-            **({"power": switch} if power else {}),
-        }
+        receiver = {"name": "trial", "argv": note}
+        return {"notify": {"void_runs": 1, "receivers": [receiver]}}
 
     def message_s(self, events: Sequence[str], since_s: float) -> float:
         """Return seconds to the first message of these events; infinite if none arrived.
@@ -283,8 +275,7 @@ class Fault:
     the suite where it is to be shortened, None where it never is. `place` makes the folder for the
     suite from the one for the log. `needs` are abilities of the machine (lab.machines.base).
     `events` are those of the message that a receiver gets within a minute of the fault, or of the
-    line of the journal (its state is one of `causes`) that the fault leads to; with `power` the
-    target has a power switch.
+    line of the journal (its state is one of `causes`) that the fault leads to.
     """
 
     name: str
@@ -298,7 +289,6 @@ class Fault:
     needs: frozenset[str] = frozenset()
     events: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
-    power: bool = False
 
     def run(self, scene: Scene, seed: int, quick: bool) -> Outcome:
         """Run the suite under a fault; `seed` determines the random moments. Raises LabError."""
@@ -307,7 +297,7 @@ class Fault:
         folder = scene.folder / self.name
         with self.place(folder) as out:
             suite_dir = (shortened or self.small).write_plan(scene, self.name, seed, out)
-            with Trial(scene, self.name, suite_dir, seed, power=self.power) as trial:
+            with Trial(scene, self.name, suite_dir, seed) as trial:
                 self.inject(trial, outcome)
                 trial.finish()
                 self._judge_message(trial, outcome)

@@ -32,13 +32,14 @@ from contract.files import sha256_of
 from contract.journal import REPEAT
 from contract.messages import Message, Notify, Receiver
 from contract.places import ROOT
+from contract.plan import TargetDocument
 from contract.tests.programs import meanwhile, wait_until
 from contract.tests.refusal import refuses
 from controller.planning import plan_folders
 from controller.session import ending, journal_link, seal, session, watch
 from controller.session.report import make_report
 from controller.session.tests.test_recorders import meter, recorder, speaking
-from controller.targets import connection, playbook, survey
+from controller.targets import connection, fitness, playbook, survey
 from controller.targets.survey import TargetAnswer
 from controller.tests.examples import NOW, facts, plan, resolved, suite_folder
 from controller.tests.standin import Standin
@@ -69,7 +70,7 @@ class Scene:
         self.target = resolved(meters=[schema.write(meter(link))], secrets_file="none")
         self.lines: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
-        self.starts = 0
+        self.starts = self.steps = 0
         self.run_s = RUN_S
 
     def take(self, runs: int, **changes: Any) -> None:
@@ -98,6 +99,10 @@ class Scene:
             argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(self.there)]
             out = options["variables"]["suite_archive_file"]
             subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
+
+    def step(self, _target: TargetDocument) -> None:
+        """Count the steps of load."""
+        self.steps += 1
 
     def run(self, until: datetime | None = None) -> Path | None:
         inventory = Path("inventory")
@@ -141,6 +146,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr(journal_link, "RETRY_S", 0.1)
     scene = Scene(tmp_path, Standin(tmp_path / "there", monkeypatch), tmp_path / "m")
     monkeypatch.setattr(playbook, "suite", scene.play)
+    monkeypatch.setattr(fitness, "require_following", scene.step)
     with speaking(tmp_path / "m"):
         yield scene
         scene.close()
@@ -149,7 +155,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 def test_a_suite_is_sealed_once_and_on_one_machine_only(scene: Scene) -> None:
     scene.run()
     scene.require_complete()
-    assert scene.starts == 1
+    assert (scene.starts, scene.steps) == (1, 1)
     with refuses("suite-sealed"):
         scene.run()
     log = (scene.here / "controller.log").read_text(encoding="utf-8")
@@ -202,7 +208,7 @@ def test_a_foreign_plan_wears_no_disk_without_consent(
 def test_messages_end_with_the_outcome_of_the_report(scene: Scene) -> None:
     log = scene.here.parent / "messages"
     note = ("sh", "-c", f"tr -d '\\n' >>{log}; echo >>{log}")
-    receivers = (Receiver(name="log", kind="program", argv=note),)
+    receivers = (Receiver(name="log", argv=note),)
     target = replace(scene.target, notify=Notify(receivers=receivers))
     session.run(scene.here, target, Path("inventory"), scene.lines.append, report=True)
     messages = list(strict_json.lines(Message, log))
@@ -316,7 +322,8 @@ def test_a_killed_controller_loses_no_data(scene: Scene) -> None:
         "from contract import strict_json\n"
         "from contract.plan import TargetDocument\n"
         "from controller.session import session\n"
-        "from controller.targets import connection, playbook\n"
+        "from controller.targets import connection, fitness, playbook\n"
+        "fitness.require_following = lambda _: None\n"
         "connection.SUITES = sys.argv[3]\n"
         "def play(tag, **_):\n"
         "    print('started', flush=True)\n"
@@ -342,6 +349,7 @@ def test_a_killed_controller_loses_no_data(scene: Scene) -> None:
     finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
     assert finished[0] == scene.plan.runs[0].run_id
     assert not (scene.here / "meters" / "meter0.2").exists()
+    assert not scene.steps, "a load would have disturbed the run"
 
 
 def test_results_are_fetched_from_an_absent_or_full_target(

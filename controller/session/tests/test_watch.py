@@ -1,4 +1,4 @@
-"""Watching: a session on this machine, and a target by SSH."""
+"""Watching a session on this machine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ import pytest
 from contract import plan as plans
 from contract.documents import GroupDocument
 from contract.files import write_json
-from contract.journal import Entry
 from contract.places import ROOT, suites_folder
 from contract.tests.refusal import refuses
-from controller.session import suite_folder, watch
+from controller.session import watch
 from controller.session.seal import MANIFEST
 from controller.tests import examples
-from controller.tests.examples import journal, plan, resolved, text_of
-from controller.tests.standin import Standin
+from controller.tests.examples import journal, plan
 
 DOCUMENT = plan(blocks=1)
 PLAN = plans.parse(DOCUMENT)
@@ -92,7 +90,7 @@ def test_a_local_session_is_shown_until_its_seal(
     with session(folder, "seals") as process:
         timer = threading.Timer(1.5, finish, [process])
         timer.start()
-        well = watch.run(folder if named else None, None, messages.append)
+        well = watch.run(folder if named else None, messages.append)
         timer.join()
     assert well
     out = capsys.readouterr().out
@@ -105,7 +103,7 @@ def test_a_killed_session_names_resume(folder: Path) -> None:
     messages: list[str] = []
     with session(folder, "is killed") as process:
         threading.Timer(0.5, process.kill).start()
-        assert not watch.run(folder, None, messages.append)
+        assert not watch.run(folder, messages.append)
     assert "fde resume " in messages[-1] and "not sealed" in messages[-1]
 
 
@@ -118,43 +116,12 @@ def test_a_group_has_an_outcome_per_host(folder: Path) -> None:
     document = GroupDocument("fde-group/1", "group", suite_ids, hosts)
     write_json(folder.parent / "group" / "group.json", asdict(document))
     messages: list[str] = []
-    assert not watch.run(folder.parent / "group", None, messages.append)
+    assert not watch.run(folder.parent / "group", messages.append)
     assert "has ended: fde summary" in messages[0] and "fde resume" in messages[1]
 
 
 def test_watching_without_a_running_suite_is_refused(folder: Path) -> None:
     with refuses("nothing-runs"):
-        watch.run(None, None, print)
+        watch.run(None, print)
     with refuses("no-plan"):
-        watch.run(folder.parent, None, print)
-
-
-def append(path: Path, entries: list[Entry]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text_of(entries))
-
-
-def test_a_remote_suite_is_followed_by_its_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    standin = Standin(tmp_path / "target", monkeypatch)
-    folder = examples.suite_folder(standin.suites / PLAN.suite_id, DOCUMENT, ENTRIES[:2])
-    with suite_folder.locked(folder):
-        source = watch.RemoteSuite(resolved(), PLAN.suite_id, tmp_path)
-        timer = threading.Timer(4, append, [folder / "journal.jsonl", ENTRIES[2:]])
-        timer.start()
-        watch._show([source])
-        timer.join()
-    well, sentence = source.outcome()
-    assert well and "has ended on target" in sentence
-    current = source.read()
-    assert current and current.state == "suite-finished" and current.watts == {}
-    assert "power and gaps are known" in current.events[0].text
-
-
-def test_a_remote_suite_that_does_not_exist_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Standin(tmp_path / "target", monkeypatch)
-    with refuses("command-failed", status=1):
-        watch.RemoteSuite(resolved(), "none-such", tmp_path)
+        watch.run(folder.parent, print)

@@ -2,25 +2,22 @@
 
 `examine` collects facts of a target, its meters and the controller, `judge` applies the checks of
 `table.TABLE`. Nothing is installed, no disk is written, no PIN is tried. `require_ready` runs
-before a suite starts.
+before a suite is planned, `require_following` before its agent starts, in every session.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from agent.system import sleep
 from contract.command_results import CheckOutcome
 from contract.errors import ControllerError
 from contract.plan import TargetDocument
-from controller.targets import connection
+from controller.targets.fitness import meters, probe, step
 from controller.targets.fitness import noise as noises
-from controller.targets.fitness import probe, step
 from controller.targets.fitness.diagnosis import (
     FIRST_SUITE,
     Check,
@@ -31,7 +28,6 @@ from controller.targets.fitness.diagnosis import (
     refused,
 )
 from controller.targets.fitness.table import TABLE
-from controller.targets.power_return import return_power
 from controller.targets.survey import look
 
 # These checks do not prevent the start of a suite: the agent checks disks and assets when it needs
@@ -52,7 +48,7 @@ def examine(
     noise_s: float = 0.0,
     suite: str = FIRST_SUITE,
 ) -> Scene:
-    """Collect the facts of a target, its meters and this machine; suites go to `out`.
+    """Collect the facts of a target, meters and this machine; suites go to `out`.
 
     With `noise_s` the power is measured at rest and under load, for that many seconds each.
     """
@@ -74,8 +70,8 @@ def examine(
 
 def step_load(scene: Scene) -> Scene:
     """Add the responses of the meters that send records to a step of load of the target."""
-    meters = tuple(m for m in scene.target.meters if scene.probes[m.name].stage == "done")
-    return replace(scene, responses=step.measure(replace(scene.target, meters=meters)))
+    heard = tuple(m for m in scene.target.meters if scene.probes[m.name].stage == "done")
+    return replace(scene, responses=step.measure(replace(scene.target, meters=heard)))
 
 
 def examine_host(out: Path) -> Host:
@@ -115,30 +111,28 @@ def require_ready(
 ) -> None:
     """Raise ControllerError with all reasons that prevent a suite on these targets.
 
-    Call it before creating files. Targets that were left off are switched on first. The checks in
-    `allowed` may fail.
+    Call it before creating files. The checks in `allowed` may fail.
     """
-    for target in targets:
-        return_power(target, partial(is_reached, target), say)
-    scenes = [examine(target, out, disks=False) for target in targets]
-    _require(scenes, allowed)
-    # The processors of a target are kept busy only if nothing else prevents the suite.
-    with ThreadPoolExecutor(len(scenes)) as pool:
-        _require(list(pool.map(step_load, scenes)), allowed)
-
-
-def _require(scenes: Sequence[Scene], allowed: Collection[str]) -> None:
-    """Raise ControllerError with all reasons that prevent a suite, but for `allowed` checks."""
-    reasons = [
-        f"{scene.target.host}: {outcome.sentence} {outcome.remedy}".strip()
-        for scene in scenes
-        for outcome in blockers(judge(scene, AT_START))
+    say(f"checking {', '.join(target.host for target in targets)}, meters and this machine")
+    _require_none(
+        (target, outcome)
+        for target in targets
+        for outcome in blockers(judge(examine(target, out, disks=False), AT_START))
         if outcome.code not in allowed
+    )
+
+
+def require_following(target: TargetDocument) -> None:
+    """Step the load of a target; raise ControllerError if a meter's readings do not follow."""
+    outcomes = meters.judge_responses(step.measure(target))
+    _require_none((target, outcome) for outcome in blockers(outcomes))
+
+
+def _require_none(failures: Iterable[tuple[TargetDocument, CheckOutcome]]) -> None:
+    """Raise ControllerError with the reasons, if there are any."""
+    reasons = [
+        f"{target.host}: {outcome.sentence} {outcome.remedy}".strip()
+        for target, outcome in failures
     ]
     if reasons:
         raise ControllerError("nothing-started", reasons=" ".join(reasons))
-
-
-def is_reached(target: TargetDocument) -> bool:
-    """Return whether the target runs a command."""
-    return connection.run(target, ["true"]).returncode == 0

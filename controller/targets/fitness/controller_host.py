@@ -1,22 +1,18 @@
-"""Checks of the controller: secrets, free space, sleep, ports, messages and the power switch.
+"""Checks of the controller: secrets, free space, sleep, ports and messages.
 
-They only read files and the state of the switch, and look for programs and libraries; no message is
-sent, nothing is switched.
+They only read files and look for programs; no message is sent.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 
 from agent.preflight import self_encrypting
 from contract.command_results import CheckOutcome
-from contract.errors import AgentError, ControllerError
+from contract.errors import ControllerError
 from contract.examination import SleepState
-from contract.installation import with_extra
-from contract.private import read_secret
+from controller.session import delivery
 from controller.session.suite_folder import LEAST_FREE_BYTES
 from controller.targets import secrets
 from controller.targets.fitness.diagnosis import (
@@ -29,7 +25,6 @@ from controller.targets.fitness.diagnosis import (
     warned,
 )
 from controller.targets.inventory import SECRETS_FILE
-from instrumentation.power_switch import PowerError, read_state
 
 MIB = 2**20
 # A night of a fast meter's raw bytes and the results: below this the suite may have to wait.
@@ -135,50 +130,13 @@ def port_takers(scene: Scene) -> Iterator[CheckOutcome]:
         yield passed("No program that opens foreign serial ports runs here.")
 
 
-# The library of each kind of receiver; all come with the extra `notify`.
-_LIBRARIES = {"webhook": "requests", "apprise": "apprise"}
-
-
 def receivers(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check the library, program and key files of each receiver of messages."""
+    """Check that the program of each receiver of messages can be started."""
     if not scene.target.notify.receivers:
         yield passed("No fde_notify: no message is sent while a suite runs.")
     for receiver in scene.target.notify.receivers:
-        files = [receiver.url_file, receiver.key_file]
         name = f"fde_notify, {receiver.name}"
-        yield _check_usable(name, receiver.kind, files, receiver.argv)
-
-
-def power_switch(scene: Scene) -> Iterator[CheckOutcome]:
-    """Check that the target's switch reports its state, and on while the target answers."""
-    if (switch := scene.target.power) is None:
-        yield passed("No fde_power: a target that hangs waits for its watchdog or for you.")
-        return
-    try:
-        state = read_state(switch.argv)
-    except PowerError as error:
-        yield failed(f"fde_power: {error}", "Correct the program or its path.")
-        return
-    sentence = f"fde_power: the switch reports {state}"
-    if state == "off" and scene.answer is not None:
-        remedy = "The program must switch and read the outlet of this target: correct it."
-        yield failed(f"{sentence}, and the target answers.", remedy)
-    else:
-        yield passed(f"{sentence}; it was not switched.")
-
-
-def _check_usable(name: str, kind: str, files: Sequence[str], argv: Sequence[str]) -> CheckOutcome:
-    """Check that a receiver has its library, its program and its key files."""
-    library = _LIBRARIES.get(kind)
-    if library and find_spec(library) is None:
-        sentence = f"{name}: the Python library {library} is missing."
-        return failed(sentence, f"Install it: {with_extra('notify')}.")
-    if argv and shutil.which(argv[0]) is None:
-        sentence = f"{name}: the program {argv[0]} is not found here."
-        return failed(sentence, "Install it, or write its whole path.")
-    try:
-        for path in filter(None, files):
-            read_secret(Path(path))
-    except AgentError as error:
-        return refused(problem_of(error), f"Correct {name}.", name=name)
-    return passed(f"{name}: the {kind} has what it needs; it was not tried.")
+        if problem := delivery.unusable(receiver):
+            yield failed(f"{name}: {problem}.", "Install it, or write its whole path.")
+        else:
+            yield passed(f"{name}: its program is here; it was not tried.")

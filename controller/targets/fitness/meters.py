@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 
 from contract.command_results import CheckOutcome
 from controller.targets.fitness.diagnosis import Judge, Scene, failed, not_made, passed, warned
 from controller.targets.fitness.probe import Probe
+from controller.targets.fitness.step import StepResponse
 from instrumentation.meters import registry
 from instrumentation.sources import coverage
 from instrumentation.sources.zones import not_counted
@@ -68,10 +69,17 @@ def heard(name: str, probe: Probe) -> CheckOutcome:
 def follows(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that the readings of `system` follow a step of load, no later than declared."""
     if scene.responses is None:
-        remedy = "fde run makes that check before its first run, and so does fde check --noise."
+        remedy = (
+            "Every session makes that check before its first run, and so does fde check --noise."
+        )
         yield not_made("No load was stepped.", remedy)
         return
-    for name, response in scene.responses.items():
+    yield from judge_responses(scene.responses)
+
+
+def judge_responses(responses: Mapping[str, StepResponse | None]) -> Iterator[CheckOutcome]:
+    """Judge the responses of a target's meters to a step of load, by meter."""
+    for name, response in responses.items():
         if response is None:
             sentence = f"A step of load does not show whether {name} follows"
             reason = "too few readings, or too little processor time left to the target"

@@ -17,7 +17,6 @@ TABLE: tuple[Check, ...] = (
     Check("controller-sleep", "sleep of the controller", controller_host.sleep, False),
     Check("port-takers", "programs that open any port", controller_host.port_takers, False),
     Check("messages", "what its receivers need", controller_host.receivers, False),
-    Check("power-switch", "the state of the target's switch", controller_host.power_switch, False),
     Check("ssh", "the way to the target", reach.ssh, False),
     Check("rights", "root on the target", reach.rights, refusals=("not-root",)),
     Check("system", "distribution, architecture, systemd, Python", reach.system, True, SYSTEM),

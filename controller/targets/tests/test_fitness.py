@@ -24,13 +24,13 @@ from contract.disks import DiskAnswer
 from contract.errors import ControllerError
 from contract.examination import SleepState
 from contract.messages import Notify
-from contract.plan import MeterEntry, PowerSwitch
+from contract.plan import MeterEntry
 from contract.problem import Problem
 from contract.tests.programs import meanwhile
 from controller.targets import check as page
 from controller.targets import fitness, survey
 from controller.targets.answers import Examination
-from controller.targets.fitness import controller_host, probe, step
+from controller.targets.fitness import probe, step
 from controller.targets.fitness.diagnosis import Host, Scene
 from controller.targets.fitness.noise import Noise, detectable_change, stretch
 from controller.targets.fitness.probe import Probe
@@ -273,11 +273,6 @@ def receiver(**described: Any) -> Callable[[Scene], Scene]:
     )
 
 
-def switch(**described: Any) -> Callable[[Scene], Scene]:
-    power = schema.read(PowerSwitch, described)
-    return lambda scene: replace(scene, target=replace(scene.target, power=power))
-
-
 ASLEEP = {**AWAKE, "masked": False, "idle_action": "suspend"}
 SAVING = {**DISK, "apst_tolerance_us": "0"}
 REFUSAL = {"code": "in-use", "facts": {}, "sentence": "It is in use.", "remedy": "Unmount it."}
@@ -294,11 +289,7 @@ MISTAKES: dict[str, tuple[Callable[[Scene], Scene], str, str]] = {
     "desktop": (asleep(desktop="gdm.service"), "controller-sleep", "warn"),
     "modems": (on_host(names=frozenset({"ModemManager"})), "port-takers", "warn"),
     "braille": (on_host(names=frozenset({"brltty"})), "port-takers", "warn"),
-    "no URL": (receiver(kind="webhook", url_file="/none"), "messages", "fail"),
-    "no program": (receiver(kind="program", argv=["/none"]), "messages", "fail"),
-    "no switch": (switch(argv=["/none"]), "power-switch", "fail"),
-    "no state": (switch(argv=["true"]), "power-switch", "fail"),
-    "another's outlet": (switch(argv=["sh", "-c", "echo off"]), "power-switch", "fail"),
+    "no program": (receiver(argv=["/none"]), "messages", "fail"),
     "not root": (refused("not-root"), "rights", "fail"),
     "distribution": (refused("distribution"), "system", "fail"),
     "cryptsetup": (refused("cryptsetup"), "cryptsetup", "fail"),
@@ -364,18 +355,11 @@ def test_each_mistake_fails_only_its_own_check(sound: Scene, name: str) -> None:
     assert set(states_of(outcomes, "fail", "warn")) == {(code, state)}
 
 
-def test_complete_receivers_and_switches_pass(
-    sound: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "url").write_text("https://192.0.2.9/x\n", encoding="utf-8")
-    (tmp_path / "url").chmod(0o600)
-    scene = receiver(kind="webhook", url_file=str(tmp_path / "url"))(sound)
-    scene = switch(kind="program", argv=["sh", "-c", "echo on"])(scene)
+def test_complete_receivers_pass(sound: Scene) -> None:
+    scene = receiver(argv=["true"])(sound)
     outcomes = fitness.judge(scene)
     require_form(outcomes)
     assert states_of(outcomes, "fail", "warn") == []
-    monkeypatch.setattr(controller_host, "find_spec", lambda _: None)
-    assert states_of(fitness.judge(scene), "fail") == [("messages", "fail")]
 
 
 def test_every_check_can_fail() -> None:
@@ -473,11 +457,17 @@ def test_a_failed_check_prevents_the_start_of_a_suite(
     with pytest.raises(ControllerError, match="gives a record each 100 ms"):
         fitness.require_ready([sound.target], sound.host.out, print)
     monkeypatch.setattr(fitness, "examine", lambda *_, **__: sound)
-    monkeypatch.setattr(fitness, "step_load", stepped())
     fitness.require_ready([sound.target], sound.host.out, print)
-    monkeypatch.setattr(fitness, "step_load", stepped(peak_w=20.0))
+
+
+def test_a_meter_that_does_not_follow_prevents_a_session(
+    sound: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "measure", lambda _: stepped()(sound).responses)
+    fitness.require_following(sound.target)
+    monkeypatch.setattr(step, "measure", lambda _: stepped(peak_w=20.0)(sound).responses)
     with pytest.raises(ControllerError, match="does not follow the load"):
-        fitness.require_ready([sound.target], sound.host.out, print)
+        fitness.require_following(sound.target)
 
 
 def true_power_w(t_s: Floats) -> Floats:
