@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from contract import strict_json
+from contract.names import SURROGATES
 
 RESERVE_BYTES = 256 * 1024
 
@@ -78,6 +79,11 @@ def sha256_of(path: Path, *, sync: bool = False) -> str:
 def short_digest(texts: Iterable[str]) -> str:
     """Return 12 hexadecimal digits that identify these texts in a file name."""
     return hashlib.sha256("\0".join(texts).encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+def for_polars(path: Path) -> Path | BinaryIO:
+    """Return the path, or the opened file if its name is not UTF-8, which Polars does not take."""
+    return path.open("rb") if SURROGATES.search(str(path)) else path
 
 
 def append_line(path: Path, document: Any) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 import polars as pl
 import polars.selectors as cs
 
+from contract.files import for_polars
+
 ROUNDING = 1e-9
 """Largest difference of equal figures, as a share of the larger one."""
 _ABSOLUTE = 1e-12  # largest difference, in the unit, between figures whose true value is 0
@@ -34,7 +36,7 @@ def read_table(path: Path, derived: pl.DataFrame) -> pl.DataFrame:
 
     A file of some KB can hold more rows or columns than memory does. Raises OSError, PolarsError.
     """
-    table = pl.scan_parquet(path)
+    table = pl.scan_parquet(for_polars(path))
     rows = len(derived) + 1 if table.collect_schema() == derived.schema else 0
     return table.head(rows).collect()
 

@@ -347,4 +347,6 @@ def _matched(name: str | Path) -> Iterator[Path]:
 def energy_of(folder: Path) -> pl.DataFrame:
     """Return a suite's energy table, from its folder or derived again. Raises SuiteError."""
     table = folder / "energy.parquet"
-    return pl.read_parquet(table) if manifest.is_current(table) else energy_table(read(folder))
+    if manifest.is_current(table):
+        return pl.read_parquet(files.for_polars(table))
+    return energy_table(read(folder))

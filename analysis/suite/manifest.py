@@ -20,7 +20,7 @@ import polars as pl
 from contract import derived, documents, names, schema, strict_json
 from contract import journal as journals
 from contract.attempts import Attempt, History
-from contract.files import sha256_of
+from contract.files import for_polars, sha256_of
 from contract.journal import CLOSED, PRECONDITIONED, TERMINAL, Entry
 from contract.suite_files import SEALED, SEALED_FOLDERS
 
@@ -227,7 +227,7 @@ def maker_differences(table: Path) -> str:
 
     Raises OSError or PolarsError.
     """
-    makers, this_maker = pl.read_parquet_metadata(table), maker()
+    makers, this_maker = pl.read_parquet_metadata(for_polars(table)), maker()
     if not makers.keys() & MAKERS.keys():
         return "code, packages and processor that it does not name"
     return " and ".join(

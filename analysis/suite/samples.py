@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from contract.files import for_polars
 from contract.problem import ProblemError
 from instrumentation import decode
 
@@ -58,7 +59,7 @@ def of_table(table: pl.DataFrame) -> Samples:
 
 def of_file(path: Path, channels: Sequence[str]) -> Samples:
     """Return the records of a samples.parquet with these channels. Raises SamplesError."""
-    lazy = pl.scan_parquet(path)
+    lazy = pl.scan_parquet(for_polars(path))
     try:
         schema = lazy.collect_schema()
         records = int(lazy.select(pl.len()).collect().item())

@@ -19,7 +19,6 @@ from contract import schema
 from contract.assumptions import parse_assumptions
 from contract.plan import Asset, Disk, Filesystem, TargetDocument
 from contract.problem import ProblemError
-from contract.tests.refusal import refuses
 from controller.targets import inventory
 from controller.targets.inventory import resolve
 
@@ -293,15 +292,6 @@ def test_a_refused_type_names_the_variable_of_the_inventory() -> None:
             resolve(changed(path, 3))
         assert raised.value.facts["variable"] == variable
         assert str(raised.value).startswith(f"{variable} is 3, must be ")
-
-
-def test_a_switch_needs_a_remote_target_and_stays_on_the_controller() -> None:
-    power = {"argv": ["/usr/local/bin/plug", "3"]}
-    with refuses("switch-of-controller"):
-        resolve({**GIVEN, "ssh": None, "power": power})
-    declared = resolve({**GIVEN, "power": power})
-    assert declared.power and declared.power.argv == ("/usr/local/bin/plug", "3")
-    assert declared.for_target.power is None and "power" not in declared.for_target.document()
 
 
 def test_all_problems_are_reported_at_once() -> None:

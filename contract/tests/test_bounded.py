@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,17 @@ def test_endless_output_is_cut_off_and_fails(tmp_path: Path) -> None:
     assert (tmp_path / "archive").stat().st_size <= MIB
     result = bounded.run(["sh", "-c", "head -c 4000000 /dev/zero >&2; echo last >&2"])
     assert len(result.stderr) <= bounded.MOST_WORDS_BYTES and result.stderr.endswith(b"last")
+
+
+def test_a_lower_limit_of_the_user_stays() -> None:
+    code = (
+        "import resource as r; from contract import bounded\n"
+        "bounded.lower_limits({r.RLIMIT_CPU: 60, r.RLIMIT_CORE: 0, r.RLIMIT_FSIZE: 1 << 30})\n"
+        "print(*(r.getrlimit(n) for n in (r.RLIMIT_CPU, r.RLIMIT_CORE, r.RLIMIT_FSIZE)))"
+    )
+    script = f"ulimit -H -t 50; ulimit -S -t 40; {sys.executable} -c '{code}'"
+    printed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert printed.stdout == "(40, 40) (0, 0) (1073741824, 1073741824)\n"
 
 
 def test_a_time_limit_includes_background_children() -> None:

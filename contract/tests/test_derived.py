@@ -82,3 +82,13 @@ def test_a_relative_state_folder_is_ignored(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", variable)
     assert state_folder() == tmp_path / ".local" / "state" / "fde-testbed"
+
+
+def test_no_key_is_made_in_the_home_of_another_user(
+    ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: bool) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert not derived.is_ours(ours, TABLE, "seal")

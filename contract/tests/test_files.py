@@ -70,3 +70,13 @@ def test_a_file_system_that_cannot_flush_names_is_accepted(
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(OSError) if raised else nullcontext():
         files.sync_path(tmp_path)
+
+
+def test_polars_is_given_a_file_if_its_name_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9")
+    path.write_bytes(b"x")
+    opened = files.for_polars(path)
+    assert not isinstance(opened, Path)
+    with opened:
+        assert opened.read() == b"x"
+    assert files.for_polars(tmp_path) == tmp_path

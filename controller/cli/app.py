@@ -40,8 +40,14 @@ from controller.sharing import sandbox
 NO_READER = 128 + signal.SIGPIPE
 # Texts of a RuntimeError of CPython, and of a panic of Polars, which is no Exception.
 NO_THREAD = ("can't start new thread", "could not spawn threads")
-# Of a terminal: for a smaller one of COLUMNS or LINES Rich prints nothing, a huge one it fills.
-SIZES = range(10, 1001)
+# Variables that are ignored with any other value. With fewer columns Rich prints nothing, with many
+# it fills them; Polars panics without threads, Matplotlib fails at a text.
+SIZES = {
+    "COLUMNS": range(10, 1001),
+    "LINES": range(10, 1001),
+    "POLARS_MAX_THREADS": range(1, 1025),
+    "SOURCE_DATE_EPOCH": range(2**40),
+}
 # What a value must be, by the type of pydantic's error.
 KINDS = {
     "int_parsing": "not a whole number",
@@ -126,9 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: f"fde: {names.sentence(str(message))}\n"
-    for name in ("COLUMNS", "LINES"):
+    for name, sizes in SIZES.items():
         size = os.environ.get(name, "")
-        if size and not (size.isdecimal() and int(size[:9]) in SIZES):
+        if size and not (size.isdecimal() and int(size[:20]) in sizes):
             del os.environ[name]
     os.environ.pop("MPLBACKEND", None)  # of a notebook; Matplotlib refuses one that it lacks
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no words on its cache's folder
@@ -156,8 +162,8 @@ def _dispatch(argv: Sequence[str], request: Request) -> int | bool | None:
             return trial.returncode
     try:
         status = _command()(argv, prog_name="fde", standalone_mode=False, obj=request)
-    except SystemExit:  # of Typer or Rich, if the reader of their output is gone
-        if not exports.is_abandoned(sys.stdout):
+    except SystemExit as error:  # of Typer or Rich, if the reader of their output is gone
+        if isinstance(error.code, str):  # of a module of the user's
             raise
         return NO_READER
     if request.interrupt:

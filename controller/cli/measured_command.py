@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from controller.cli.options import AnyInventory, output_file
+
+if TYPE_CHECKING:
+    from contract.plan import MeterEntry
 
 commands = typer.Typer()
 
@@ -85,13 +88,7 @@ def measure(
         rename,
         shell_commands,
     )
-    from controller.planning.known_names import require_known
-    from controller.planning.plan_folders import Options
-    from controller.session import group
 
-    targets = group.targets_of(Options(inventory=inventory)) if meter else []
-    meters = {entry.name: entry for target in targets for entry in target.meters}
-    require_known("meter", meter or (), meters)
     options = MeasureOptions(
         runs=runs,
         warmup=warmup,
@@ -101,7 +98,7 @@ def measure(
         ignore_failure=ignore_failure,
         output="inherit" if output == "-" else output,
         component=component,
-        meters=[meters[name] for name in meter or ()],
+        meters=_meters_of(inventory, meter) if meter else (),
         keep=keep,
         json=as_json,
         export_json=export_json,
@@ -110,3 +107,15 @@ def measure(
     are_lines = all(any(letter.isspace() for letter in word) for word in command)
     commands = shell_commands(command) if are_lines else [command_from_words(command)]
     return run(rename(commands, command_name or ()), options)
+
+
+def _meters_of(inventory: Path | None, names: list[str]) -> list[MeterEntry]:
+    """Return the meters of an inventory by name. Raises ControllerError."""
+    from controller.planning.known_names import require_known
+    from controller.planning.plan_folders import Options
+    from controller.session import group
+
+    targets = group.targets_of(Options(inventory=inventory))
+    meters = {entry.name: entry for target in targets for entry in target.meters}
+    require_known("meter", names, meters)
+    return [meters[name] for name in names]

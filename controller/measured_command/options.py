@@ -83,5 +83,8 @@ class MeasureOptions:
             raise NotRunError(NOT_FOUND, "command-empty")
         if duplicate := next((name for name in names if names.count(name) > 1), None):
             raise ControllerError("command-twice", command=duplicate)
+        paths = [path.resolve() for path in (self.export_json, self.export_markdown) if path]
+        if len(set(paths)) < len(paths):
+            raise ControllerError("exports-alike", path=self.export_json)
         if len(self.prepare) > 1:
             _require_count("--prepare", self.prepare, commands)

@@ -22,6 +22,7 @@ from analysis.stats.results import Results
 from analysis.suite import group, manifest
 from analysis.suite.bundle import ABOUT, FORMAT, unpack
 from analysis.suite.manifest import Findings
+from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
 from contract import exports
 from contract.command_results import Identifying, PublishResult
@@ -109,7 +110,11 @@ def unpack_cached(path: Path, cache: Path) -> Path:
         return path
     folder_of_bundle = cache / sha256_of(path)
     if not folder_of_bundle.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            facts = {"folder": cache, "reason": error.strerror}
+            raise SuiteError("not-unpacked", path=path, **facts) from None
         with tempfile.TemporaryDirectory(dir=cache, prefix=".unpacking-") as temporary:
             folder, _ = unpack(path, Path(temporary) / "bundle")
             try:

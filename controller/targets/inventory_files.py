@@ -199,19 +199,20 @@ class InventoryFiles:
             facts = {"owner": owner, "variable": variable, "first": first}
             self._problems.append(_at(place, _problem("values-differ", **facts)))
 
-    def _read_value(self, file: Path, path: str, node: yaml.Node, seen: set[int]) -> None:
-        if id(node) in seen:  # an alias, perhaps within its own anchor
-            return
-        seen.add(id(node))
+    def _read_value(self, file: Path, path: str, node: yaml.Node, read: set[int]) -> None:
+        if not isinstance(node, yaml.ScalarNode):
+            if id(node) in read:  # an alias, perhaps within its own anchor
+                return
+            read.add(id(node))
         kind = node.tag.rpartition(":")[2]
         entry = _Entry(_place(file, node), str(node.value), kind)
         self._entries[path].append(entry)
         if isinstance(node, yaml.MappingNode):
             for key, value in self._pairs(file, node, path):
-                self._read_value(file, f"{path}.{key.value}", value, seen)
+                self._read_value(file, f"{path}.{key.value}", value, read)
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:
-                self._read_value(file, path, item, seen)
+                self._read_value(file, path, item, read)
         elif entry.is_changed(path):
             self._problems.append(_at(entry.place, _changed("value-changed", path, entry)))
 

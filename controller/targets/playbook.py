@@ -97,7 +97,7 @@ def program(name: str) -> list[str]:
     """
     if find_spec("ansible") is None:
         raise ControllerError("ansible-missing", remedy=installation.install("ansible-core"))
-    return [sys.executable, "-m", "ansible", name]
+    return [sys.executable, "-P", "-m", "ansible", name]
 
 
 def _first_complaint(text: str) -> str:

@@ -226,7 +226,7 @@ def test_outcomes_are_kept_part_by_part(tmp_path: Path) -> None:
 
 
 def test_every_fault_of_the_night_has_a_name_and_a_way_back() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 16
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 15
     assert all(fault.does and fault.undone for fault in FAULTS)
 
 

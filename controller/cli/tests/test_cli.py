@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import jsonschema
 import pytest
+import typer
 
 from contract import places, schema
 from contract.command_results import COMMANDS, Failure
@@ -266,6 +267,10 @@ def test_a_missing_inventory_is_named_with_its_remedy(
     assert "--inventory FOLDER" in capsys.readouterr().err
 
 
+class Panic(BaseException):
+    """An error of a library in Rust, which is no Exception."""
+
+
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
@@ -276,6 +281,8 @@ def test_a_missing_inventory_is_named_with_its_remedy(
         (ImportError("a.so: failed to map"), 1, "fde: A library cannot be loaded"),
         (MemoryError(), 1, "fde: Memory or a thread was refused"),
         (RuntimeError("can't start new thread"), 1, "fde: Memory or a thread was refused"),
+        (Panic("could not spawn threads"), 1, "fde: Memory or a thread was refused"),
+        (typer.Abort(), 1, "fde: A question was not answered"),
     ],
 )
 def test_exceptions_become_one_sentence_and_a_status(
@@ -378,7 +385,7 @@ def test_the_default_suite_is_the_newest(tmp_path: Path, monkeypatch: pytest.Mon
     assert options.newest() == Path("fde-suites", "mine")
     (tmp_path / "data" / "schema").mkdir(parents=True)
     (tmp_path / "data" / "suites" / "of-a-checkout").mkdir(parents=True)
-    (tmp_path / "data" / "suites" / "of-a-checkout" / "group.json").touch()
+    (tmp_path / "data" / "suites" / "of-a-checkout" / "plan.json").touch()
     assert options.newest().name == "of-a-checkout"
 
 
@@ -713,3 +720,17 @@ def test_the_newest_suite_is_the_one_planned_last(
     document = {"format": "fde-group/1", "group": group.name, **members}
     (group / "group.json").write_text(json.dumps(document), encoding="utf-8")
     assert newest() == group
+
+
+def test_variables_that_libraries_fail_at_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = {
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "POLARS_MAX_THREADS": "0",
+        "SOURCE_DATE_EPOCH": "yesterday",
+    }
+    for name, text in bad.items():
+        monkeypatch.setenv(name, text)
+    assert main(["--version"]) == 0
+    assert not bad.keys() & os.environ.keys()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    assert main(["--version"]) == 0 and "SOURCE_DATE_EPOCH" in os.environ

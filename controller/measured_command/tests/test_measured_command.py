@@ -186,6 +186,11 @@ def test_a_failing_command_ends_the_measurement_after_complete_blocks(
         (["true", "true"], {}, refuses("command-twice", command="true")),
         (["true"], {"prepare": shell_commands(["exit 3"])}, refuses("prepare-failed")),
         ([], {"prepare": shell_commands(["true", "true"])}, refuses("option-count")),
+        (
+            ["true"],
+            {"export_json": Path("x"), "export_markdown": Path("./x")},
+            refuses("exports-alike"),
+        ),
         ([], {"component": "psyss"}, refuses("unknown-name", name="psyss")),
         ([], {"export_json": NOWHERE / "x"}, pytest.raises(OSError, match="Not a directory")),
         ([], {"export_json": Path("/")}, pytest.raises(OSError, match="Is a directory")),

@@ -57,7 +57,7 @@ def test_a_value_that_yaml_changes_is_refused_with_its_line(
 
 @pytest.mark.parametrize("text", ["'00071'", "71", "-1", "0", "1.5e3", "0.25", "abc", "yes", "~"])
 def test_other_values_pass(text: str, tmp_path: Path) -> None:
-    assert problems_of(tmp_path, targets=f"fde_power: [{text}]\n") == []
+    assert problems_of(tmp_path, targets=f"fde_stop: [{text}]\n") == []
 
 
 def test_digits_of_a_size_may_be_grouped_and_other_programs_variables_are_free(
@@ -65,6 +65,13 @@ def test_digits_of_a_size_may_be_grouped_and_other_programs_variables_are_free(
 ) -> None:
     text = "fde_extent_bytes: 17_179_869_184\nweb_mode: 0644\nweb_ports: {80: open}\n"
     assert problems_of(tmp_path, all=text) == []
+
+
+def test_aliases_are_read_once_and_may_stand_within_their_anchor(tmp_path: Path) -> None:
+    lines = ["fde_disks: &n0 {serial: x}"]
+    lines += [f"more{i}: &n{i} [{', '.join([f'*n{i - 1}'] * 9)}]" for i in range(1, 20)]
+    lines += ["loop: &loop [*loop]"]
+    assert problems_of(tmp_path, targets="\n".join(lines)) == []
 
 
 def test_an_octal_port_of_a_meter_in_a_list_and_of_a_host_is_refused(tmp_path: Path) -> None:

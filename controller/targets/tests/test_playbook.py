@@ -194,7 +194,7 @@ def test_the_folder_of_sockets_is_short_for_any_tmpdir(
 def test_programs_of_ansible_are_those_of_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not scripts beside it: those of another installation, or of a folder that was moved."""
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
-    assert playbook.program("vault") == ["/usr/bin/python3", "-m", "ansible", "vault"]
+    assert playbook.program("vault") == ["/usr/bin/python3", "-P", "-m", "ansible", "vault"]
     monkeypatch.setattr(playbook, "find_spec", lambda _: None)
     with refuses("ansible-missing"):
         playbook.program("playbook")
