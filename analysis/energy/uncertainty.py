@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import chdtri, ndtr
+import scipy  # its parts are loaded when they are used
 
 from analysis.suite.clocks import Floats
 from instrumentation.accuracy import ErrorTerm
@@ -55,7 +55,7 @@ class Resolution:
         """
         if freedom < 1:
             return self
-        variance = squares_w2 / float(chdtri(freedom, 0.95)) - self.quantum_w**2 / 12
+        variance = squares_w2 / float(scipy.special.chdtri(freedom, 0.95)) - self.quantum_w**2 / 12
         least_w = max(self.quantum_w / 4, math.sqrt(max(0.0, variance)))
         return replace(self, noise_w=min(self.noise_w, least_w))
 
@@ -195,4 +195,4 @@ def _integral(x: Floats, s: Floats) -> Floats:
     """Integrate Φ(t/s) over t up to x."""
     z = x / s
     density = np.exp(-np.minimum(z * z / 2, 700.0)) / math.sqrt(2 * math.pi)
-    return np.asarray(x * ndtr(z) + s * density)
+    return np.asarray(x * scipy.special.ndtr(z) + s * density)

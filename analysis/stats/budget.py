@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded when they are used
 
 from analysis.energy.uncertainty import half_width
 from analysis.stats.stats import LEVEL, critical
@@ -24,7 +24,7 @@ from instrumentation.accuracy import ErrorTerm
 
 Distribution = Literal["Student t", "rectangular", "triangular"]
 SCATTER = "scatter"  # the term of type A: between blocks
-NORMAL = float(special.ndtri(1 - LEVEL / 2))
+NORMAL = 1.959963984540054  # the quantile of 1 - LEVEL / 2
 CANCELS = 1e-12  # coefficients whose sum is at most this share of their sizes cancel
 # A count and its age differ at both edges of a reading: two rectangles make a triangle.
 AT_BOTH_EDGES = ("count", "update")
@@ -193,7 +193,7 @@ class Budget:
         widest = max(rectangles, default=0.0)
         others = math.sqrt(max(0.0, (self.combined - widest) * (self.combined + widest)))
         freedom = self._freedom_of(others)
-        t = float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom < 1e9 else NORMAL
+        t = float(scipy.special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom < 1e9 else NORMAL
         widened = others * t / NORMAL  # a normal distribution with the same 95 % interval
         return float(half_width(np.array([widest * math.sqrt(3)]), np.array([widened]))[0])
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy  # its parts are loaded when they are used
 
 from analysis.stats.stats import LEVEL, Floats, critical, exp
 from contract.estimates import Estimate
@@ -193,7 +193,8 @@ class Comparison:
 
 FOLLOWING = "blocks-follow"
 LEAST_SERIAL = 8  # blocks; fewer have too few neighbours
-SURE = float(special.ndtri(0.995))  # independent blocks are doubted in 1 % of comparisons
+# The quantile of 0.995: independent blocks are doubted in 1 % of comparisons.
+SURE = 2.5758293035489004
 
 
 def follow_each_other(logs: Floats) -> bool:
@@ -311,7 +312,7 @@ def blocks_for_half_width(
 
     def is_wide(blocks: int) -> bool:
         df = np.asarray(blocks - 1.0)
-        bound = float(critical(df, level)) + float(special.stdtrit(df, power))
+        bound = float(critical(df, level)) + float(scipy.special.stdtrit(df, power))
         return not sd_log * bound <= half_width_log * math.sqrt(blocks)
 
     low, high = n - 1, n
@@ -337,12 +338,12 @@ def blocks_to_settle(compared: Comparison) -> tuple[int, int] | None:
     if compared.sd_log is None or compared.error is None or compared.df is None:
         return None
     change, margin = abs(math.log(compared.ratio)), math.log1p(compared.margin)
-    off = compared.error * float(special.stdtrit(compared.df, (1 + POWER) / 2))
+    off = compared.error * float(scipy.special.stdtrit(compared.df, (1 + POWER) / 2))
     hardest = min(max(margin / 2, change - off), change + off)
     within = max(change, margin - change)
     if compared.estimate.contains(1.0):
         within = min(within, margin)
-    shrunk = float(special.chdtri(compared.df, POWER)) / compared.df
+    shrunk = float(scipy.special.chdtri(compared.df, POWER)) / compared.df
     n, level = compared.n + 1, compared.level
     least = blocks_for_half_width(compared.sd_log, n, within, level)
     most = blocks_for_half_width(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy  # its parts are loaded when they are used
 
 from contract.estimates import Estimate
 
@@ -32,7 +32,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 def critical(df: Floats, level: float | Floats) -> Floats:
     """Return how many standard errors an interval reaches that misses with probability `level`."""
-    return np.asarray(special.stdtrit(df, 1 - level / 2))
+    return np.asarray(scipy.special.stdtrit(df, 1 - level / 2))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -15,6 +15,7 @@ from analysis.money import budgets, costs
 from analysis.report.build import BUDGET, build
 from analysis.report.trust_section import meters_section
 from analysis.stats.budget import (
+    NORMAL,
     Budget,
     Reading,
     Row,
@@ -23,8 +24,9 @@ from analysis.stats.budget import (
     joules_budget,
     ratio_readings,
 )
-from analysis.stats.comparison import compare
+from analysis.stats.comparison import SURE, compare
 from analysis.stats.results import Results
+from analysis.stats.stats import LEVEL
 from analysis.tests.known import analysed, known
 from analysis.tests.pages import text_of
 from contract.estimates import Estimate
@@ -278,3 +280,7 @@ def test_budget_csv_has_every_budget(tmp_path: Path) -> None:
     assert {*rapl.filter(figure="joules of a run")["not_stated"]} == {"gain"}
     build(tmp_path / "s")
     assert (tmp_path / "s" / BUDGET).read_bytes() == before
+
+
+def test_the_quantiles_of_the_normal_distribution_are_scipys() -> None:
+    assert special.ndtri(1 - LEVEL / 2) == NORMAL and special.ndtri(0.995) == SURE

@@ -489,10 +489,10 @@ def test_the_library_raises_where_polars_would_crash(tmp_path: Path) -> None:
     assert completed.returncode == 1 and "RuntimeWarning: Missing required" in completed.stderr
 
 
-def test_measuring_a_command_needs_no_polars() -> None:
+def test_measuring_a_command_needs_neither_polars_nor_scipys_functions() -> None:
     code = (
         "import sys, controller.cli.app, controller.measured_command.measure;"
-        "sys.exit('polars' in sys.modules)"
+        "sys.exit(bool({'polars', 'scipy.special'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
