@@ -86,14 +86,12 @@ def _unknown_names(ssh: str, options: tuple[str, ...]) -> frozenset[str]:
     If ssh does not answer, none counts as unknown: leaving one out would weaken the connection.
     """
     ask = [ssh, "-G", "-F", "/dev/stdin", "host"]
-    lines = "\n".join(options)
     try:
-        result = subprocess.run(
-            ask, input=lines, capture_output=True, text=True, timeout=5, check=False
-        )
+        result = bounded.run(ask, "\n".join(options).encode(), limit_s=5)
     except (OSError, subprocess.TimeoutExpired):
         return frozenset()
-    return frozenset(re.findall(r"bad configuration option: (\w+)", result.stderr.lower()))
+    words = result.stderr.decode(errors="replace").lower()
+    return frozenset(re.findall(r"bad configuration option: (\w+)", words))
 
 
 # Codes of our messages, by a part of the message of OpenSSH's client or of sudo.
