@@ -18,10 +18,9 @@ Name: fde-energy-testbed
 Version: 1
 Requires-Dist: typer>=0.29
 Provides-Extra: notebook
-Requires-Dist: ipywidgets>=8.1; extra == "notebook"
 Requires-Dist: jupyterlab>=4.4.8; extra == "notebook"
 """
-PACKAGES = "'ipywidgets>=8.1' 'jupyterlab>=4.4.8'"
+PACKAGES = "'jupyterlab>=4.4.8'"
 
 
 @pytest.fixture
