@@ -98,7 +98,7 @@ lab-kernel: venv ## build the kernel of lab/kernel/ from Debian's source again, 
 	@LAB_KERNEL=build lab/packages.sh && $(PY) -m lab kernel $(if $(KEEP),--keep)
 
 .PHONY: lab
-lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media with three media; DISKS=model from lab/disk_models.yml
+lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media with four media; DISKS=model from lab/disk_models.yml
 	@for lab in $(or $(LABS),$(LABS-lab)); do $(PY) -m lab up --dir "$$lab" \
 	  $(if $(DISKS)$(DISKS-$(TARGET)),--disks $(or $(DISKS),$(DISKS-$(TARGET)))) \
 	  $(if $(PACKAGES),--packages $(PACKAGES)); done
