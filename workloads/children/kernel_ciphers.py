@@ -52,7 +52,7 @@ def _uncached(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_DIRECT)
 
 
-def crypted(below: FileIO | str, spec: str, key: bytes, size_bytes: int, *how: str) -> FileIO:
+def dm_crypt(below: FileIO | str, spec: str, key: bytes, size_bytes: int, *how: str) -> FileIO:
     """Return a dm-crypt device on `below`, by dm-crypt's name of a cipher and its options.
 
     MissingError if the kernel has no such cipher.
@@ -82,7 +82,7 @@ def sector_cipher(spec: str, key: bytes) -> Iterator[Callable[..., bytes]]:
         finally:
             Path(path).unlink()
         try:
-            device = crypted(loop, spec, key, size_bytes)
+            device = dm_crypt(loop, spec, key, size_bytes)
         finally:
             programs.run(["losetup", "--detach", loop])  # once the device is removed
         with device, mmap.mmap(-1, mmap.PAGESIZE) as buffer:
@@ -136,7 +136,7 @@ def _step(job: CipherJob) -> Callable[[], None]:
     device = mapped("zero", size)
     for name in job.ciphers:
         key = os.urandom(key_bytes(job.mode, job.key_bits))
-        device = crypted(device, specification(name, job.mode, job.driver), key, size, *INLINE)
+        device = dm_crypt(device, specification(name, job.mode, job.driver), key, size, *INLINE)
     buffer = memoryview(mmap.mmap(-1, size))
     buffer[:] = os.urandom(size)
 
