@@ -80,7 +80,7 @@ def reservations(
 ) -> Iterator[str]:
     """Yield a sentence for each reservation: unfinished, void runs, gaps, wrong times, drift."""
     if suite.unfinished:
-        yield "Verdicts are given once all planned blocks are complete."
+        yield "A comparison gets its verdict once all of its planned blocks are complete."
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})
         where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"

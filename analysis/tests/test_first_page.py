@@ -457,6 +457,6 @@ def test_the_words_of_an_incomplete_comparison_name_no_verdict() -> None:
 
 def test_the_report_states_it_as_a_reservation(complete: Results) -> None:
     assert (
-        "Verdicts are given once all planned blocks are complete."
+        "A comparison gets its verdict once all of its planned blocks are complete."
         in after(complete, 3).reservations
     )
