@@ -34,7 +34,7 @@ inventory where the lab is up and none is named.
 
 ![The help page of fde: its commands by subject, examples, exit status, environment](fde-help.svg)
 
-With `--json` a command with results prints one document alone on standard output, by the schema
+With `--json` a command with results prints only one document on standard output, by the schema
 named below, and its text on standard error. If it fails, the document has `ok` false and the
 `problems`, each with `code`, `facts`, `sentence` and `remedy`.
 
