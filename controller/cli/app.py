@@ -251,7 +251,9 @@ def _failure(error: BaseException) -> AgentError:
         case AgentError():
             return error
         case TyperException():
-            failure = ControllerError("usage", message=_usage(error))
+            message = _usage(error)
+            is_missing = message.startswith("Missing option '--inventory'")
+            failure = ControllerError("no-inventory" if is_missing else "usage", message=message)
             failure.exit_status = getattr(error, "exit_code", 1)
         case Abort():  # of Typer, for the end of the input at a question
             failure = ControllerError("not-answered")

@@ -296,6 +296,15 @@ def test_exceptions_become_one_sentence_and_a_status(
     assert message in captured and captured.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["check", "prove", "run --suite smoke", "teardown"])
+def test_a_missing_inventory_has_one_sentence(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FDE_INVENTORY", raising=False)
+    assert main(command.split()) in (1, 2)
+    assert capsys.readouterr().err.count("fde init FOLDER") == 1
+
+
 def test_each_of_several_problems_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> int:
         raise ControllerError("one is wrong", "another is wrong")
