@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -22,6 +26,7 @@ from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
 from analysis.suite.samples import Samples, of_table
 from analysis.tests.known import known, replanned
+from contract import places
 from contract.command_results import Ratio
 from contract.plan import Configuration
 
@@ -239,3 +244,15 @@ def test_a_picture_follows_the_colour_scheme_and_says_what_it_shows(derived: Res
         assert re.search(r"\d", str(figure.get_label()))
     c = next(contrast.comparison for contrast in derived.contrasts)
     assert words.change_in(c) in str(figures[0].get_label())
+
+
+def test_notes_on_fonts_are_kept_with_our_state_only(tmp_path: Path) -> None:
+    others = {
+        name: text for name, text in os.environ.items() if not name.startswith(("XDG", "MPL"))
+    }
+    load = [sys.executable, "-c", "import analysis.report.figures"]
+    subprocess.run(load, check=True, cwd=places.ROOT, env={**others, "HOME": str(tmp_path)})
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and {path.relative_to(tmp_path).parts[:3] for path in files} == {
+        (".local", "state", "fde-testbed")
+    }
