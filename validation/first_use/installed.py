@@ -110,7 +110,7 @@ def measure(quick: bool = False) -> list[Figure]:  # noqa: ARG001 - it is as sho
         started_s = time.monotonic()
         guest.sh(as_user(INSTALL))
         installed_s = time.monotonic() - started_s
-        output = guest.sh(as_user(f"sudo {FDE} run --runs 1 -- sleep 1"))
+        output = guest.sh(as_user(f"sudo {FDE} measure --runs 1 -- sleep 1"))
         took_s = time.monotonic() - started_s
     print(output)
     return [
