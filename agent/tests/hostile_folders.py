@@ -30,6 +30,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import analysis.report.figures  # noqa: F401 - it looks for fonts once, before it is watched
 from contract import journal
 from contract import plan as plans
 from contract.status import Event
