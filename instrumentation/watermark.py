@@ -33,6 +33,8 @@ PAD_PERIODS = 3.0
 SHORTEST_PAD_S = 0.5
 # The start is so far ahead that all children have been told by then.
 LEAD_NS = 200_000_000
+# Share of a load's processor time, below which it shows nothing of a meter.
+LEAST_RECEIVED = 0.5
 
 
 class WatermarkError(ProblemError):

@@ -93,8 +93,7 @@ def unfit(folder: Path) -> str | None:
     mount = _mount_of(folder)
     types = system_text.read(Path("/proc/filesystems")).splitlines()
     without_device = {name for flag, _, name in (line.partition("\t") for line in types) if flag}
-    kind = mount.kind.partition(".")[0]
-    return mount.kind if kind in without_device or uses.is_remote(mount) else None
+    return mount.kind if mount.kind.partition(".")[0] in without_device else None
 
 
 def free_bytes(folder: Path) -> int:

@@ -25,13 +25,13 @@ def test_a_file_system_without_blocks_is_unfit(
 ) -> None:
     script = f'cd {tmp_path}; {mounting}; cd {tmp_path}; "$@" {folder}'
     argv = [sys.executable, "-c", PRINT]
-    done = subprocess.run(
+    result = subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-ec", script, "sh", *argv],
         capture_output=True,
         text=True,
         check=False,
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
     )
-    if "mount:" in done.stderr or "unshare:" in done.stderr:
-        pytest.skip(f"this machine mounts no {kind}: {done.stderr.strip()}")
-    assert done.stdout.strip() == kind, done.stderr
+    if "mount:" in result.stderr or "unshare:" in result.stderr:
+        pytest.skip(f"this machine mounts no {kind}: {result.stderr.strip()}")
+    assert result.stdout.strip() == kind, result.stderr

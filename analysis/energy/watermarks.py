@@ -16,6 +16,7 @@ from analysis.energy.windows import windows
 from analysis.suite.clocks import Floats, Ints, TargetClock
 from analysis.suite.records import SYSTEM, Meter, Suite
 from contract.documents import WatermarkLine
+from instrumentation.watermark import LEAST_RECEIVED
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
 USEFUL_MS = 250.0  # bounds wider than this in total do not test a clock
@@ -27,7 +28,6 @@ MIN_SWING_SIGMAS = 6.0
 # Below this at every offset, readings of the whole machine do not follow the load, unless they may
 # be later or longer means than this number of chips.
 IGNORED_SIGMAS, IGNORED_CHIPS = 4.5, 2.0
-LEAST_RECEIVED = 0.5  # share of the load's time, below which readings need not follow it
 WINDOW_SHARE = 0.1  # of the declared window, by which a fitted one may differ
 SEARCH_S, SEARCH_CHIPS, GRID_PARTS = 2.0, 4.0, 8
 

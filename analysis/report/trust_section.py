@@ -21,7 +21,7 @@ ALIKE = re.compile(r"\d+-b\d+-[\w-]+|[\d.,\u202f]+")  # names of runs, and figur
 
 
 def remarks(results: Results) -> tuple[Remark, ...]:
-    """Return all that limits the figures, worst first, with equal remarks merged.
+    """Return the remarks that limit the figures, worst first; equal ones are merged.
 
     A remark is the first sentence; what follows it, and the others like it, can be unfolded.
     """

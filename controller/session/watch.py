@@ -68,8 +68,8 @@ class RunningSuite:
 def run(folder: Path | None, say: Say) -> bool:
     """Show suites until they have ended; return whether all succeeded.
 
-    Those of a suite's or group's `folder`, else all that sessions on this machine run. Raises
-    ControllerError if no suite runs.
+    `folder` is of a suite or group; without it all suites that run on this machine are shown.
+    Raises ControllerError if none runs.
     """
     suites = [RunningSuite(path) for path in _list_folders(folder)]
     if not suites:

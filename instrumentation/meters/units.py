@@ -60,7 +60,7 @@ _BETWEEN_WORDS = re.compile(r"[^A-Za-z]+|(?<=[a-z]{2})(?=[A-Z])")
 
 
 def unit_of(text: object) -> Unit | None:
-    """Return the unit that a text such as `mW` or `Watts` is; None if it is none."""
+    """Return the unit named by a text such as `mW` or `Watts`; None for other texts."""
     if not isinstance(text, str):
         return None
     return UNITS.get(text) or (WORDS.get(text.lower()) if len(text) > 2 else None)

@@ -18,6 +18,7 @@ from contract.plan import TargetDocument
 from controller.targets import survey
 from controller.targets.fitness.noise import SYSTEM, recording
 from instrumentation.clock import monotonic_ns
+from instrumentation.watermark import LEAST_RECEIVED
 
 if TYPE_CHECKING:
     from analysis.stats.stats import Floats
@@ -31,7 +32,6 @@ SIGMAS, LEAST_SHARE = 4.0, 0.02
 # Share of the rise that readings must show once the load has lasted for the declared delay, and
 # must have lost once that has passed after it.
 SHOWN_SHARE = 0.5
-LEAST_RECEIVED = 0.5  # share of the processors' time, below which a load shows nothing of a meter
 
 
 @dataclass(frozen=True)
