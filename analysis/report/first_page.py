@@ -377,7 +377,7 @@ def _trusted(results: Results) -> AnswerLine:
         runs = f"{count(len(suite.runs), 'run')}, {proven} proven"
     parts = [count(blocks, "block") if blocks == planned else f"{blocks} of {planned} blocks"]
     parts += [runs, *["none void"] * (not suite.void)]
-    if AGREES in verdicts and not flags["cross-check"]:
+    if suite.runs and AGREES in verdicts and not flags["cross-check"]:
         parts.append("all cross-checks agree")
     if results.drift_check is not None and results.drift_check.verdict != MOVED:
         parts.append(say(f"answer.trust.drift.{results.drift_check.verdict.replace(' ', '-')}"))

@@ -390,6 +390,13 @@ def test_at_the_planned_end_there_are_words(complete: Results) -> None:
     assert "Not complete" not in text_of(Report(complete).head())
 
 
+def test_without_a_run_no_check_is_said_to_agree(complete: Results) -> None:
+    deserted = replace(complete, suite=replace(complete.suite, runs=[]))
+    for derived, agrees in ((complete, True), (deserted, False)):
+        trust = next(a for a in first_page.lines(derived, Path("s")) if a.question == "trust")
+        assert ("agree" in trust.reason) == agrees
+
+
 def test_a_run_that_is_missing_withholds_the_words_of_what_rests_on_it(complete: Results) -> None:
     lost = ("sql", "opal", 5)
     runs = tuple(

@@ -43,7 +43,7 @@ def measure_here(
     """Measure what dm-crypt costs on this machine, on a file, without a spare disk.
 
     The file is made in the folder and removed at the end; no disk, partition or volume is changed.
-    Needs RAPL or a meter, and sudo.
+    Needs RAPL and sudo; a meter adds the whole machine.
     """
     from controller.here import measurement, survey
     from controller.here.answer import answer
