@@ -8,7 +8,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -29,8 +29,8 @@ from controller.measured_command.meters import Meters, record_meters
 from controller.measured_command.options import NULL, Command, MeasureOptions
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import standing
-from instrumentation.sources.local import LocalSources, Used
-from instrumentation.sources.standing import Objection
+from instrumentation.sources.local import CPU, LocalSources, Used
+from instrumentation.sources.standing import Objection, Stretch
 
 STOPPED = "Blocks left out because fde was stopped during them (Ctrl-Z): {}."
 
@@ -178,10 +178,19 @@ class Measurement:
         categories = {name: category for name, category in covers.items() if category}
         rested = [n for n, c in categories.items() if c.never_zero and self._options.rest_s]
         for name in rested:
-            rests, runs = stretches[name][::2], stretches[name][1::2]
-            fall = standing.object_to_fall(self._labels[name], rests, runs, busy_s)
+            fall = standing.object_to_fall(self._labels[name], stretches[name], busy_s)
             objections |= {name: fall} if fall else {}
-        return objections | standing.below_parts(named, categories, stretches)
+        late_s = self._meters.late_s if self._options.rest_s else None
+        return objections | standing.below_parts(named, categories, stretches, late_s)
+
+    def _rise_remarks(
+        self, component: str, stretches: Mapping[str, Sequence[Stretch]]
+    ) -> Iterator[str]:
+        """Yield a sentence on a machine that rises far more than its processor."""
+        covers = choice.category(component, self._components)
+        if self._options.rest_s and covers and covers.name == "machine" and CPU in stretches:
+            sides = ((self._labels[name], stretches[name]) for name in (component, CPU))
+            yield from standing.rise_remarks(*sides)
 
     def _document(self, message: str) -> CommandDocument:
         """Build the result; `message` is the reason of a measurement that is not complete."""
@@ -191,6 +200,7 @@ class Measurement:
         objections |= evaluate.find_silent(raws, self._labels, objections)
         component = self._main_component(objections)
         trials = [(raw.command, raw.trial(objections)) for raw in raws]
+        stretches = evaluate.stretches(raws)
         results = [
             evaluate.result(command, [t for n, t in trials if n == number], self._options.rest_s)
             for number, command in enumerate(self._commands)
@@ -201,7 +211,8 @@ class Measurement:
         remarks = (
             *self._sources.unread(),
             *self._meters.incidents,
-            *standing.memory_remarks(evaluate.stretches(raws)),
+            *standing.memory_remarks(stretches),
+            *self._rise_remarks(component, stretches),
             *([STOPPED.format(self._left_out)] if self._left_out else []),
         )
         modelled = any(part.origin == "modelled" for part in self._components.values())

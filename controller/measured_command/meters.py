@@ -56,6 +56,7 @@ class Meters:
         self.incidents: list[str] = []  # messages about recorders that ended
         self.recorders = Recorders(self._entries, folder, self.incidents.append)
         self.only_w: dict[str, float] = {}  # the power of components that showed only one
+        self.late_s: dict[str, float] = {}  # stated most delays by component
         self.terms: dict[str, Sequence[ErrorTerm]] = {}  # stated errors by component
         self.components: dict[
             str, Component
@@ -113,7 +114,7 @@ class Meters:
             for own_name, channel in zip(meter.own_names, meter.channels, strict=True):
                 name = f"{meter.name}/{channel}"
                 name = name if name in self.components else channel
-                self.terms[name] = meter.terms
+                self.terms[name], self.late_s[name] = meter.terms, late_s
                 if (power_w := metered.only_w.get(channel)) is not None:
                     self.only_w[name] = power_w
                 phases = ((command, *span) for span, command in spans.items())

@@ -16,7 +16,10 @@ from instrumentation.meters.units import POWER, stated_by, unit_of
 _METER_FAILED = "power_meter"  # Shelly: power_meter_failure
 _SHOWN = 80
 _OUTPUTS = ("output", "relay", "ison")
-_ANOTHER_UNIT = 100.0
+_ONLINE = ("reachable", "online")
+# Units of a voltage or current whose name states none, and voltages of supplies.
+_UNITS = {"voltage": (1.0, 0.1, 1e-3), "current": (1.0, 1e-3)}
+_LIKELY_V = 4.5, 260.0
 _OF_PHASE = re.compile(r"[A-Za-z]\d?_")
 _LETTERS = {"voltage": ("u", "v"), "current": ("i",)}
 
@@ -54,6 +57,9 @@ class Places:
         if failed := sorted(error for error in errors if _METER_FAILED in error):
             refusal = f"the device reports {', '.join(failed)[:80]}"
             raise AnswerError("device-error", refusal, DEVICE_ERROR)
+        for key in channels:
+            if offline := _offline(document, self.power[key]):
+                raise AnswerError("no-data", f"the answer has {offline}: false")
         power_w: list[float] = []
         outputs: list[Any] = []
         for key in channels:
@@ -82,16 +88,18 @@ class Places:
     def _product(self, document: Any, key: str) -> Product | None:
         """Return voltage and current of a channel, None without both.
 
-        A product far above the power of a direct current is in another unit.
+        Units that no name states are those of a likely voltage, and of a product close to the
+        power.
         """
         beside = value_at(document, parent_of(self.power[key]))
         names = list(beside) if isinstance(beside, Mapping) else []
-        values, units = [value_at(document, self.power[key])], [self.power_unit_w]
+        values = [value_at(document, self.power[key])]
+        units: list[tuple[float, ...]] = [(self.power_unit_w,)]
         for pointers, quantity in ((self.voltages, "voltage"), (self.currents, "current")):
-            sizes = {n: size for n in names if (size := _unit_beside(n, quantity))}
+            sizes = {n: size for n in names if (size := _units_beside(n, quantity))}
             if key in pointers:
                 values.append(value_at(document, pointers[key]))
-                units.append(1.0)
+                units.append((1.0,))
             elif len(sizes) == 1:
                 values += [beside[name] for name in sizes]
                 units += sizes.values()
@@ -101,11 +109,17 @@ class Places:
             power, volts, amperes = (number(value, "a figure") for value in values)
         except AnswerError:
             return None
-        power, volts, amperes = power * units[0], volts * units[1], amperes * units[2]
-        if volts < DIRECT_V and volts * amperes > _ANOTHER_UNIT * abs(power):
+        power *= self.power_unit_w
+        chosen_v = next((u for u in units[1] if len(units[1]) == 1 or _is_likely(u * volts)), None)
+        if chosen_v is None:
             return None
+        volts *= chosen_v
+        # Milliamperes of mains are whole numbers.
+        possible_a = units[2] if volts < DIRECT_V or amperes.is_integer() else units[2][:1]
+        chosen_a = min(possible_a, key=lambda u: abs(abs(power) - volts * amperes * u))
         power_text, voltage_text, current_text = map(str, values)
-        return Product.from_texts(power_text, voltage_text, current_text, units)
+        chosen = [self.power_unit_w, chosen_v, chosen_a]
+        return Product.from_texts(power_text, voltage_text, current_text, chosen)
 
     def _counter_j(self, document: Any, key: str) -> float:
         """Return the counter of a channel, NaN if it has none.
@@ -132,12 +146,34 @@ class Places:
                 yield from map(str, value if isinstance(value, list) else [value])
 
 
-def _unit_beside(name: str, quantity: str) -> float | None:
-    """Return the size of one unit of a voltage or current of this name; None if it is neither."""
-    if name.lower() in _LETTERS[quantity]:
-        return 1.0
+def _units_beside(name: str, quantity: str) -> tuple[float, ...]:
+    """Return the possible units of a voltage or current of this name; none if it is neither."""
+    if name.lower().rstrip("0123456789") in _LETTERS[quantity]:
+        return (1.0,)
     unit = None if _OF_PHASE.match(name) else stated_by(name)
-    return (unit.size or 1.0) if unit and unit.quantity == quantity else None
+    if unit is None or unit.quantity != quantity:
+        return ()
+    return (unit.size,) if unit.size else _UNITS[quantity]
+
+
+def _is_likely(volts: float) -> bool:
+    return _LIKELY_V[0] <= abs(volts) <= _LIKELY_V[1]
+
+
+def _offline(document: Any, pointer: str) -> str:
+    """Return the name by which a document calls the device of a figure offline, or nothing.
+
+    It is in an object that contains the figure, or in an object next to one of these.
+    """
+    while pointer:
+        pointer = parent_of(pointer)
+        scope = value_at(document, pointer)
+        fields = list(scope.values()) if isinstance(scope, Mapping) else []
+        for inner in filter(lambda value: isinstance(value, Mapping), (scope, *fields)):
+            for name in _ONLINE:
+                if inner.get(name) is False:
+                    return name
+    return ""
 
 
 def _beside(parent: str, names: Iterable[str]) -> list[str]:

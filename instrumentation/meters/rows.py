@@ -53,6 +53,9 @@ class Rows:
 
 DIRECT_V = 80.0  # below it no mains: the current is direct, and power the product
 PRODUCT_SHARE = 0.05  # by which three separately calibrated readings may differ
+# The current of a machine's filter alone is less than this many VA, and a power supply has a
+# greater power factor than this.
+FILTER_VA, LEAST_FACTOR = 50.0, 0.1
 
 
 class Product(NamedTuple):
@@ -77,9 +80,11 @@ class Product(NamedTuple):
 
     def contradicts(self, power_w: float) -> bool:
         """Return whether a power cannot be that of this voltage and current."""
-        least_w = (1 - PRODUCT_SHARE) * abs(self.voltage_v * self.current_a) - self.margin_va
-        is_low = abs(self.voltage_v) < DIRECT_V and abs(power_w) < least_w
-        return is_low or self.is_exceeded(power_w)
+        product_va = abs(self.voltage_v * self.current_a)
+        least = LEAST_FACTOR if abs(self.voltage_v) >= DIRECT_V else 1 - PRODUCT_SHARE
+        least_w = least * product_va - self.margin_va
+        is_filter = abs(self.voltage_v) >= DIRECT_V and product_va < FILTER_VA
+        return (abs(power_w) < least_w and not is_filter) or self.is_exceeded(power_w)
 
 
 def _last_digit(text: str) -> float:

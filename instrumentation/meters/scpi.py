@@ -84,6 +84,7 @@ class ScpiMeter(Networked):
         self.has_energy = self.channels.keys() <= settings.energy_fields.keys()
         self._start = _encode_lines(settings.start)
         self._poll = _encode_lines(settings.query)
+        self._fields = 0  # of the first reading
 
     def available_channels(self) -> tuple[str, ...]:
         return tuple(map(str, self.settings.fields))
@@ -93,6 +94,9 @@ class ScpiMeter(Networked):
 
     def _reading(self, answer: Answer) -> Reading:
         fields = re.split("[,;]", answer.body.decode("ascii", "replace").strip())
+        if self._fields and len(fields) != self._fields:
+            detail = f"{answer.body[:40]!r} has {len(fields)} fields, not {self._fields} as before"
+            raise AnswerError("framing", detail)
 
         def read(places: Mapping[str, int], key: str, quantity: str) -> float:
             if places[key] > len(fields):
@@ -114,6 +118,7 @@ class ScpiMeter(Networked):
             for key in self.channels
             if self.has_energy
         ]
+        self._fields = len(fields)
         return Reading(tuple(power_w), tuple(energy_j))
 
 

@@ -62,6 +62,11 @@ POWER_TWIN, POWER_LATE_S = "/power", 1.0
 UNLIKE = 10.0
 ROUNDING = 0.05  # of a part, by which a total may seem less than it
 LEAST_AT_WORK = 0.8  # of the power at rest, below which a machine at work cannot be
+# Watts of a machine for each of its processor: supply, fans and memory take less than the first;
+# beyond the second another device works.
+FAR_MORE, OTHERS_WORK = 5.0, 20.0
+CHECK_UNIT = "Check its unit and what it is wired to, or take another component."
+CLEAR_RISE = 0.1  # of a total at rest, which its other parts do not take less meanwhile
 
 
 @dataclass(frozen=True)
@@ -235,36 +240,73 @@ def object_to_sensor(
     )
 
 
-def object_to_fall(
-    label: str, rests: Sequence[Stretch], runs: Sequence[Stretch], busy_s: float
-) -> Objection | None:
-    """Object to a power that falls while the processor works for `busy_s` of the runs; else None.
+def mean_powers_w(stretches: Sequence[Stretch]) -> tuple[float, float] | None:
+    """Return the mean power of the rests and of the runs, which alternate; None if too short."""
+    sides = [
+        time_and_energy(s for s in stretches[first::2] if s.energy_j is not None)
+        for first in (0, 1)
+    ]
+    if min(seconds for seconds, _ in sides) < SOME_S:
+        return None
+    return sides[0][1] / sides[0][0], sides[1][1] / sides[1][0]
+
+
+def object_to_fall(label: str, stretches: Sequence[Stretch], busy_s: float) -> Objection | None:
+    """Object to a power that falls from rests to runs in which the processor works for `busy_s`.
 
     So do figures of another unit above some power, that overflow, or of something else.
     """
-    (rest_s, rest_j), (run_s, run_j) = (
-        time_and_energy(s for s in stretches if s.energy_j is not None)
-        for stretches in (rests, runs)
-    )
-    if min(rest_s, run_s) < SOME_S or busy_s < BUSY * run_s:
+    powers_w = mean_powers_w(stretches)
+    if powers_w is None or busy_s < BUSY * time_and_energy(stretches[1::2])[0]:
         return None
-    rest_w, run_w = rest_j / rest_s, run_j / run_s
+    rest_w, run_w = powers_w
     if run_w >= LEAST_AT_WORK * rest_w:
         return None
     observation = f"it falls from {rest_w:.3g} W at rest to {run_w:.3g} W while the processor works"
-    way = "Check its unit and what it is wired to, or take another component."
-    return Objection(IGNORES_LOAD, label, observation, way, {"rest_w": rest_w, "run_w": run_w})
+    return Objection(
+        IGNORES_LOAD, label, observation, CHECK_UNIT, {"rest_w": rest_w, "run_w": run_w}
+    )
+
+
+def object_to_rise(
+    label: str,
+    part_label: str,
+    total: Sequence[Stretch],
+    part: Sequence[Stretch],
+    late_s: float,
+) -> Objection | None:
+    """Object to a total that rises from rests to runs by less than its part; else None.
+
+    So does a total of another machine, of one of two supplies, or that overflows. It is `late_s`
+    late, so that short runs do not show its rise.
+    """
+    total_w, part_w = mean_powers_w(total), mean_powers_w(part)
+    if total_w is None or part_w is None:
+        return None
+    rise_w, part_rise_w = total_w[1] - total_w[0], part_w[1] - part_w[0]
+    run_s = time_and_energy(total[1::2])[0] / len(total[1::2])
+    least_w = LEAST_AT_WORK * part_rise_w * max(0.0, 1 - late_s / run_s)
+    if rise_w >= least_w or part_rise_w < CLEAR_RISE * total_w[0]:
+        return None
+    observation = (
+        f"{label} rises by {rise_w:.3g} W from rest to run, less than its part {part_label} "
+        f"({part_rise_w:.3g} W)"
+    )
+    facts: dict[str, Fact] = {"rise_w": rise_w, "part": part_label, "part_rise_w": part_rise_w}
+    return Objection(IGNORES_LOAD, label, observation, CHECK_UNIT, facts)
 
 
 def below_parts(
     named: Mapping[str, tuple[str, str]],
     covers: Mapping[str, Category],
     stretches: Mapping[str, Sequence[Stretch]],
+    late_s: Mapping[str, float] | None,
 ) -> dict[str, Objection]:
     """Return objections to quantities below their parts, or outside the bounds of their category.
 
     `named` has label and source of each, `covers` what it covers if that is known. If total and
     part are of two sources, either may be wrong, so that the part's source has no joules either.
+    Every other stretch is a rest before a run, unless `late_s`, the stated delays, is None.
     """
     powers = {n: object_to_power(named[n][0], c, stretches[n]) for n, c in covers.items()}
     objections = {name: objection for name, objection in powers.items() if objection}
@@ -276,8 +318,10 @@ def below_parts(
             update_s = update_interval_s(stretches[name])
         for part in (n for n, within in possible.items() if within.name in category.holds):
             part_label, part_source = named[part]
-            of_part = part_label, stretches[part]
-            objection = object_to_total(label, stretches[name], *of_part, update_s)
+            sides = stretches[name], stretches[part]
+            objection = object_to_total(label, part_label, *sides, update_s)
+            if objection is None and late_s is not None:
+                objection = object_to_rise(label, part_label, *sides, late_s.get(name, update_s))
             if objection is None:
                 continue
             if part_source != source:
@@ -294,8 +338,8 @@ def below_parts(
 
 def object_to_total(
     label: str,
-    total: Sequence[Stretch],
     part_label: str,
+    total: Sequence[Stretch],
     part: Sequence[Stretch],
     update_s: float,
 ) -> Objection | None:
@@ -351,6 +395,25 @@ def memory_remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
         yield (
             f"{most} took {memory_w[most]:.3g} W, {memory_w[most] / memory_w[least]:.0f} times as "
             f"much as {least}. {advice}"
+        )
+
+
+def rise_remarks(
+    total: tuple[str, Sequence[Stretch]], part: tuple[str, Sequence[Stretch]]
+) -> Iterator[str]:
+    """Yield a sentence if a machine rises far more than its processor; both have label and figures.
+
+    Another device may do the work, or the machine's figures are in tenths of a watt.
+    """
+    total_w, part_w = mean_powers_w(total[1]), mean_powers_w(part[1])
+    if total_w is None or part_w is None:
+        return
+    rise_w, part_rise_w = total_w[1] - total_w[0], part_w[1] - part_w[0]
+    if FAR_MORE * part_rise_w < rise_w < OTHERS_WORK * part_rise_w:
+        yield (
+            f"{total[0]} rises by {rise_w:.3g} W from rest to run, {rise_w / part_rise_w:.0f} "
+            f"times as much as {part[0]}. Check its unit, unless a graphics card or another device "
+            "works."
         )
 
 

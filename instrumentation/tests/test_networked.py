@@ -392,6 +392,25 @@ REMARKS: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
+    ("config", "faults"),
+    [({}, []), ({"reachable": True}, []), ({"reachable": False}, ["no-data"])],
+)
+def test_the_last_power_of_a_device_that_is_offline_is_none(
+    config: dict[str, bool], faults: list[str]
+) -> None:
+    meter = a_meter(HttpMeter, **{**GENERIC, "power": "/state/w"})
+    document = {"state": {"w": 5.0}, "config": config}
+    assert kinds(answer_in_turn(meter, document, document)[1]) == faults
+
+
+def test_an_answer_that_lost_a_field_is_none() -> None:
+    meter = a_meter(ScpiMeter, query=":NUM:VAL?", period_s=1, resolution_w=0.1, fields={"0": 2})
+    answers = b'-113,"Undefined header"', b"230.1,60.5,1.0", b"60.5,1.0", b"230.1,60.5,1.0"
+    outputs = answer_in_turn(meter, *answers, label="ok")
+    assert [kinds(output)[:1] for output in outputs] == [["no-data"], [], ["framing"], ["gap"]]
+
+
+@pytest.mark.parametrize(
     ("averaged_s", "word", "limit_s"),
     [(None, "averaging-unknown", 10.5), (10, "", 10.5), (30, "averaged", 30.5)],
 )

@@ -49,6 +49,8 @@ def test_a_power_exceeds_the_product_or_not(
     [
         ({"voltage": 227.2, "current": 9.15}, True),
         ({"U": 227.2, "I": 9.15}, True),
+        ({"u1": 227.2, "i1": 9.15}, True),
+        ({"u1": 227.2, "i1": 9.15, "u2": 226.9, "i2": 5.2}, False),
         ({"active_voltage_v": 227.2, "active_current_a": 9.15}, True),
         ({"voltage_mv": 227200, "current_ma": 9150}, True),
         ({"voltage_mv": 227200, "current_ma": 19150}, False),
@@ -115,6 +117,22 @@ def test_a_line_whose_power_contradicts_its_product_is_flagged(line: str, is_fla
             {"sensor": {"power": 18.1, "voltage": 12.1, "current": 1500}},
             "",
         ),
+        (  # tenths of a watt and of a volt, mA
+            {**GENERIC, "power": "/power"},
+            {"power": 600, "cur_voltage": 2301, "cur_current": 267},
+            "doubtful",
+        ),
+        (
+            {**GENERIC, "power": "/power"},
+            {"power": 60, "cur_voltage": 2301, "cur_current": 267},
+            "",
+        ),
+        (  # 7,000 W in 16 bits of tenths
+            {**GENERIC, "power": "/power"},
+            {"power": 446.4, "voltage": 230.1, "current": 31.1},
+            "doubtful",
+        ),
+        ({**GENERIC, "power": "/power"}, {"power": 0.4, "voltage": 230.1, "current": 0.1}, ""),
         (
             {**GENERIC, "power": "/power"},
             {"power": 9.7, "voltage": 12.12, "current": 1.002},

@@ -26,6 +26,7 @@ from instrumentation.sources.standing import (
     object_to_sensor,
     object_to_total,
     object_to_twins,
+    rise_remarks,
     sentences,
     standstill_code,
 )
@@ -88,7 +89,7 @@ def test_a_sensor_that_froze_is_found() -> None:
 )
 def test_a_total_below_its_part(total_j: float, part_j: float, refused: bool) -> None:
     total, part = ([Stretch(1.0, j)] * 10 for j in (total_j, part_j))
-    objection = object_to_total("psys", total, "package-0", part, 0.2)
+    objection = object_to_total("psys", "package-0", total, part, 0.2)
     assert (objection.code if objection else None) == (BELOW_PART if refused else None)
 
 
@@ -179,7 +180,7 @@ def test_of_two_sources_that_contradict_each_other_none_has_joules(
     table = coverage.table()
     covers = {n: c for n in watts if (c := table.category(n, watts, named[n][1])) is not None}
     stretches = {name: [Stretch(1.0, power_w)] * 10 for name, power_w in watts.items()}
-    objections = below_parts(named, covers, stretches)
+    objections = below_parts(named, covers, stretches, None)
     assert {name: objection.code for name, objection in objections.items()} == codes
 
 
@@ -236,21 +237,56 @@ def test_a_power_unlike_its_gauge_is_refused_with_it(
 def test_a_power_that_falls_while_the_processor_works_is_refused(
     run_w: float, busy_s: float, is_refused: bool
 ) -> None:
-    rests, runs = [Stretch(10.0, 1000.0)] * 2, [Stretch(10.0, 10 * run_w)] * 2
-    objection = object_to_fall("system", rests, runs, busy_s)
+    stretches = [Stretch(10.0, 1000.0), Stretch(10.0, 10 * run_w)] * 2
+    objection = object_to_fall("system", stretches, busy_s)
     assert (objection.code if objection else None) == (IGNORES_LOAD if is_refused else None)
+
+
+@pytest.mark.parametrize(
+    ("total_w", "part_w", "run_s", "is_refused"),
+    [
+        ((60.0, 170.0), (20.0, 110.0), 20, False),
+        ((150.0, 150.0), (20.0, 110.0), 20, True),  # another machine's socket
+        ((230.0, 124.0), (20.0, 120.0), 20, True),  # 380 W modulo 256
+        ((44.0, 220.0), (30.0, 900.0), 6, True),
+        ((90.0, 140.0), (40.0, 130.0), 9, True),  # one of two supplies
+        ((60.0, 70.0), (20.0, 110.0), 1, False),  # no longer than its delay
+        ((150.0, 148.0), (20.0, 30.0), 20, False),  # a disk sleeps meanwhile
+    ],
+)
+def test_a_total_that_rises_less_than_its_part_is_refused_with_it(
+    total_w: tuple[float, float], part_w: tuple[float, float], run_s: int, is_refused: bool
+) -> None:
+    powers_w = {"system": total_w, "cpu": part_w}
+    named = {"system": ("system", "meter plug"), "cpu": ("cpu", "RAPL")}
+    table = coverage.table()
+    covers = {n: c for n in named if (c := table.category(n, named, named[n][1])) is not None}
+    stretches = {n: [Stretch(run_s, run_s * w) for w in ws * 3] for n, ws in powers_w.items()}
+    objections = below_parts(named, covers, stretches, {"system": 1.5})
+    assert objections.keys() == (named.keys() if is_refused else set())
+
+
+@pytest.mark.parametrize(
+    ("total_w", "count"),
+    [((60.0, 170.0), 0), ((600.0, 1700.0), 1), ((60.0, 60.0), 0), ((60.0, 3000.0), 0)],
+)
+def test_a_machine_that_rises_far_more_than_its_processor_is_remarked(
+    total_w: tuple[float, float], count: int
+) -> None:
+    total, part = ([Stretch(9.0, 9 * w) for w in ws * 2] for ws in (total_w, (20.0, 110.0)))
+    assert len(list(rise_remarks(("system", total), ("cpu", part)))) == count
 
 
 def test_a_late_total_is_not_below_its_part() -> None:
     total, part = [Stretch(0.1, 0.5)], [Stretch(0.1, 2.0)]
-    assert object_to_total("psys", total, "package-0", part, 0.2) is None
+    assert object_to_total("psys", "package-0", total, part, 0.2) is None
 
 
 def test_a_slow_total_that_is_always_less_is_below_its_part() -> None:
     part = [Stretch(0.6, 60.0)] * 6
-    assert object_to_total("m", [Stretch(0.6, 30.0)] * 6, "cpu", part, 5.0) is not None
+    assert object_to_total("m", "cpu", [Stretch(0.6, 30.0)] * 6, part, 5.0) is not None
     late = [Stretch(0.6, 70.0), *[Stretch(0.6, 30.0)] * 5]
-    assert object_to_total("m", late, "cpu", part, 5.0) is None
+    assert object_to_total("m", "cpu", late, part, 5.0) is None
 
 
 def test_equal_objections_share_a_sentence() -> None:

@@ -26,6 +26,7 @@ from instrumentation.sources import coverage
 from instrumentation.sources.counter import PLATFORM_MAX_POWER_W, read_stamped
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
+from instrumentation.sources.zones import MOST_APART_UJ
 
 ROOT = Path("/sys/class/hwmon")
 PERIOD_S = 0.2  # a chip on a bus converts for 1 to 100 ms, and a read of it takes up to 1 ms
@@ -62,6 +63,7 @@ class HwmonSource(PolledSource):
 
     name: ClassVar[str] = "hwmon"
     coverage: ClassVar[Path] = COVERAGE
+    omitted: str = ""  # a sentence on counters that are not read
 
     def __init__(self, sensors: Sequence[Sensor], period_s: float) -> None:
         names = [sensor.name for sensor in sensors]
@@ -104,13 +106,21 @@ class HwmonSource(PolledSource):
                 covers = coverage.table().category(name)
                 if covers and covers.never_zero:  # the others are then incomplete
                     silent.append(ways[0])
+        mirrored = _mirrored(readable)
+        names = ", ".join(sensor.name for sensor in mirrored)
+        readable = [sensor for sensor in readable if sensor not in mirrored]
+        if not readable and mirrored:
+            raise HwmonError("one-count", sensors=names)
         if not readable and refused:
             raise HwmonError(
                 "sensors-root-only", first=refused[0], paths=shlex.join(map(str, refused))
             )
         if not readable:
             raise HwmonError("no-sensor-readable", root=root)
-        return cls([*readable, *silent], period_s)
+        source = cls([*readable, *silent], period_s)
+        if mirrored:
+            source.omitted = f"{names} show one count, so they have no joules."
+        return source
 
     @classmethod
     def is_present(cls, root: Path = ROOT) -> bool:
@@ -167,6 +177,19 @@ def _products(chip: Path) -> Iterator[Sensor]:
         if current.exists() and voltage.exists():
             label = _text(chip / f"curr{number}_label") or _label(voltage, "_input")
             yield Sensor(label, current, False, voltage)
+
+
+def _mirrored(sensors: Sequence[Sensor]) -> list[Sensor]:
+    """Return the energy counters of one chip that show the count of another one there.
+
+    A driver may read one socket's register for all sockets. Separate counters that have counted
+    some thousand joules are further apart.
+    """
+    counts: dict[tuple[Path, int], list[Sensor]] = {}
+    for sensor in sensors:
+        if sensor.energy and (count_uj := sensor.read()) > 1000 * MOST_APART_UJ:
+            counts.setdefault((sensor.path.parent, count_uj // MOST_APART_UJ), []).append(sensor)
+    return [sensor for alike in counts.values() if len(alike) > 1 for sensor in alike]
 
 
 def _power_uw(sensor: Sensor, never_zero: bool) -> int:

@@ -36,6 +36,22 @@ def test_current_times_voltage_of_one_number(tmp_path: Path) -> None:
     assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 12.2368 / 1000, abs=2)
 
 
+def test_two_sockets_with_one_count_have_no_joules(tmp_path: Path) -> None:
+    counts = {"energy1_input": str(10**10), "energy2_input": str(10**10 + 900)}
+    labels = {"energy1_label": "Esocket0", "energy2_label": "Esocket1"}
+    chip = lay_out(tmp_path / "hwmon0", {"name": "amd_energy", **counts, **labels})
+    with refuses("one-count"):
+        HwmonSource.open(tmp_path, NEVER_S)
+    lay_out(tmp_path / "hwmon1", SUPPLY)
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    source.close()
+    assert list(source.names) == ["power_meter/power1"] and "Esocket1" in source.omitted
+    (chip / "energy2_input").write_text(str(10**10 - 10**8))
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    source.close()
+    assert len(source.names) == 3 and not source.omitted
+
+
 def test_an_unreadable_average_falls_back_to_the_input(tmp_path: Path) -> None:
     folder = lay_out(tmp_path / "hwmon0", SUPPLY)
     (folder / "power1_average").write_text("")
