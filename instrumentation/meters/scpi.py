@@ -29,6 +29,7 @@ from instrumentation.meters.rows import OVER_RANGE
 from instrumentation.meters.units import POWER, stated_by
 
 _INFINITE, _NOT_A_NUMBER = 9.9e37, 9.905e37
+_ERROR = re.compile(rb'\s*[+-]?\d+,"')  # a number and a text (SCPI-1999, volume 2, 21.8)
 _Query = Annotated[
     str,
     Text(r"[!-~ ]{1,99}\?(?: [ -~]{1,99})?", "a query such as :MEAS:POW? or :NUM:VAL? 3 has a ?"),
@@ -84,7 +85,7 @@ class ScpiMeter(Networked):
         self.has_energy = self.channels.keys() <= settings.energy_fields.keys()
         self._start = _encode_lines(settings.start)
         self._poll = _encode_lines(settings.query)
-        self._fields = 0  # of the first reading
+        self._fields = 0  # of the first answer
 
     def available_channels(self) -> tuple[str, ...]:
         return tuple(map(str, self.settings.fields))
@@ -94,7 +95,10 @@ class ScpiMeter(Networked):
 
     def _reading(self, answer: Answer) -> Reading:
         fields = re.split("[,;]", answer.body.decode("ascii", "replace").strip())
-        if self._fields and len(fields) != self._fields:
+        if _ERROR.match(answer.body):
+            raise AnswerError("device-error", f"the meter reports {answer.body[:40]!r}")
+        self._fields = self._fields or len(fields)
+        if len(fields) != self._fields:
             detail = f"{answer.body[:40]!r} has {len(fields)} fields, not {self._fields} as before"
             raise AnswerError("framing", detail)
 
@@ -118,7 +122,6 @@ class ScpiMeter(Networked):
             for key in self.channels
             if self.has_energy
         ]
-        self._fields = len(fields)
         return Reading(tuple(power_w), tuple(energy_j))
 
 

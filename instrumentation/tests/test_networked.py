@@ -405,9 +405,15 @@ def test_the_last_power_of_a_device_that_is_offline_is_none(
 
 def test_an_answer_that_lost_a_field_is_none() -> None:
     meter = a_meter(ScpiMeter, query=":NUM:VAL?", period_s=1, resolution_w=0.1, fields={"0": 2})
-    answers = b'-113,"Undefined header"', b"230.1,60.5,1.0", b"60.5,1.0", b"230.1,60.5,1.0"
-    outputs = answer_in_turn(meter, *answers, label="ok")
-    assert [kinds(output)[:1] for output in outputs] == [["no-data"], [], ["framing"], ["gap"]]
+    whole, lost = b"230.1,60.5,1.0", b"60.5,1.0"
+    outputs = answer_in_turn(meter, whole, whole, lost, whole, whole, label="ok")
+    assert [kinds(output) for output in outputs] == [[], [], ["framing"], ["gap"], []]
+
+
+def test_an_error_message_is_no_power() -> None:
+    meter = a_meter(ScpiMeter, query=":MEAS:POW?", period_s=1, resolution_w=0.1)
+    outputs = answer_in_turn(meter, *[b'-113,"Undefined header"'] * 2, label="ok")
+    assert [kinds(output) for output in outputs] == [["device-error"]] * 2
 
 
 @pytest.mark.parametrize(
