@@ -11,16 +11,12 @@ The target's stamp was taken somewhere between the two of the controller, so the
 
 from __future__ import annotations
 
-import errno
-import json
-import os
 import sys
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from contract.journal import boot_id
 from contract.problem import ProblemError
@@ -30,7 +26,6 @@ monotonic_ns = time.monotonic_ns
 WANDER_PPM = 5.0
 # How far two clocks may differ in rate when nothing is known: NTP slews by at most 500 ppm.
 UNKNOWN_SKEW_PPM = 500.0
-_LONGEST_LINE_BYTES = 4096
 _ATTEMPTS = 5
 # Two clocks cannot diverge faster: each is off by some 100 ppm, and slewed by NTP by up to 500.
 IMPOSSIBLE_PPM = 1_200.0
@@ -82,25 +77,6 @@ def offset_ns(reading: ClockReading) -> int:
 def bound_ns(reading: ClockReading) -> int:
     """Return how far `offset_ns` can be off, in ns: half the round trip, rounded up."""
     return (reading.t_receive_ns - reading.t_send_ns) // 2 + 1
-
-
-def append_reading(path: Path, reading: ClockReading) -> None:
-    """Add one line to clock.jsonl. Raises OSError on a full disk, and leaves only whole lines."""
-    line = (json.dumps(asdict(reading)) + "\n").encode()
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        size = os.fstat(fd).st_size
-        tail = os.pread(fd, _LONGEST_LINE_BYTES, max(0, size - _LONGEST_LINE_BYTES))
-        whole_bytes = size - len(tail) + tail.rfind(b"\n") + 1
-        os.ftruncate(fd, whole_bytes)  # a line that a power cut or a full disk cut off
-        try:
-            if os.write(fd, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        except OSError:
-            os.ftruncate(fd, whole_bytes)
-            raise
-    finally:
-        os.close(fd)
 
 
 def select_best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:

@@ -7,14 +7,15 @@ import select
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from contract import bounded
+from contract.files import append_line
 from contract.journal import boot_id
 from instrumentation.clock import (
     ClockError,
     ClockReading,
-    append_reading,
     asleep_ns,
     monotonic_ns,
 )
@@ -62,7 +63,7 @@ class ClockLink:
                     command = " ".join(self._argv)
                     raise ClockError("clock-silent", reason=reason, command=command) from None
                 continue
-            append_reading(self._path, readings[-1])
+            append_line(self._path, asdict(readings[-1]))
         return readings
 
     def _start(self) -> None:

@@ -8,7 +8,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -29,8 +29,8 @@ from controller.measured_command.meters import Meters, record_meters
 from controller.measured_command.options import NULL, Command, MeasureOptions
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import standing
-from instrumentation.sources.local import CPU, LocalSources, Used
-from instrumentation.sources.standing import Objection, Stretch
+from instrumentation.sources.local import LocalSources, Used
+from instrumentation.sources.standing import Objection
 
 STOPPED = "Blocks left out because fde was stopped during them (Ctrl-Z): {}."
 
@@ -183,15 +183,6 @@ class Measurement:
         late_s = self._meters.late_s if self._options.rest_s else None
         return objections | standing.below_parts(named, categories, stretches, late_s)
 
-    def _rise_remarks(
-        self, component: str, stretches: Mapping[str, Sequence[Stretch]]
-    ) -> Iterator[str]:
-        """Yield a sentence on a machine that rises far more than its processor."""
-        covers = choice.category(component, self._components)
-        if self._options.rest_s and covers and covers.name == "machine" and CPU in stretches:
-            sides = ((self._labels[name], stretches[name]) for name in (component, CPU))
-            yield from standing.rise_remarks(*sides)
-
     def _document(self, message: str) -> CommandDocument:
         """Build the result; `message` is the reason of a measurement that is not complete."""
         metered = self._meters.energies(self.trials)
@@ -212,7 +203,9 @@ class Measurement:
             *self._sources.unread(),
             *self._meters.incidents,
             *standing.memory_remarks(stretches),
-            *self._rise_remarks(component, stretches),
+            *standing.rise_remarks(
+                self._labels, stretches if self._options.rest_s else {}, component
+            ),
             *([STOPPED.format(self._left_out)] if self._left_out else []),
         )
         modelled = any(part.origin == "modelled" for part in self._components.values())

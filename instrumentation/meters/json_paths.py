@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,11 @@ class Places:
             power_w.append(self.power_unit_w * number(value, f"power of channel {key}"))
             if power_w[-1] > 0:
                 beside = parent_of(self.power[key])
-                places = [self.outputs[key]] if key in self.outputs else _beside(beside, _OUTPUTS)
+                places = (
+                    [self.outputs[key]]
+                    if key in self.outputs
+                    else [f"{beside}/{name}" for name in _OUTPUTS]
+                )
                 outputs += [value_at(document, place) for place in places]
         energy_j = [self._counter_j(document, key) for key in channels if counter]
         stamps = (value_at(document, place) for place in self.stamps)
@@ -110,9 +114,8 @@ class Places:
         except AnswerError:
             return None
         power *= self.power_unit_w
-        chosen_v = next((u for u in units[1] if len(units[1]) == 1 or _is_likely(u * volts)), None)
-        if chosen_v is None:
-            return None
+        likely = [u for u in units[1] if _LIKELY_V[0] <= abs(volts * u) <= _LIKELY_V[1]]
+        chosen_v = next(iter(likely or units[1]))
         volts *= chosen_v
         # Milliamperes of mains are whole numbers.
         possible_a = units[2] if volts < DIRECT_V or amperes.is_integer() else units[2][:1]
@@ -156,10 +159,6 @@ def _units_beside(name: str, quantity: str) -> tuple[float, ...]:
     return (unit.size,) if unit.size else _UNITS[quantity]
 
 
-def _is_likely(volts: float) -> bool:
-    return _LIKELY_V[0] <= abs(volts) <= _LIKELY_V[1]
-
-
 def _offline(document: Any, pointer: str) -> str:
     """Return the name by which a document calls the device of a figure offline, or nothing.
 
@@ -174,10 +173,6 @@ def _offline(document: Any, pointer: str) -> str:
                 if inner.get(name) is False:
                     return name
     return ""
-
-
-def _beside(parent: str, names: Iterable[str]) -> list[str]:
-    return [f"{parent}/{name}" for name in names]
 
 
 def parent_of(pointer: str) -> str:

@@ -29,7 +29,7 @@ from instrumentation.sources.counter import (
 )
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
-from instrumentation.sources.standing import DID_NOT_MOVE, Objection, Stretch
+from instrumentation.sources.standing import CPU, DID_NOT_MOVE, Objection, Stretch
 from instrumentation.sources.updates import Line, carry_forward, wait_for_lines
 from instrumentation.sources.zones import Zone, kind_of, summands
 
@@ -42,7 +42,7 @@ GUARD_S = 5.0
 _NO_FIGURE = {REOPENED, BEYOND_BOUND, READ_FAILED}
 _ENDLESS_UJ = 2**63  # of a counter that never wraps
 COARSE = "coarser-than-the-run"
-CPU, CPU_AND_MEMORY = "cpu", "cpu+memory"
+CPU_AND_MEMORY = "cpu+memory"
 
 Outcome = TypeVar("Outcome")
 Openers = Mapping[str, Callable[[], Any]]

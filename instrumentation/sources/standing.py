@@ -16,6 +16,7 @@ from contract.problem import Fact
 from instrumentation.sources.coverage import Category
 from instrumentation.sources.zones import kind_of
 
+CPU = "cpu"  # the sum of all packages
 # Flags and codes, as they appear in tables and in `Trial.flags`.
 STANDS_STILL = "stands-still"
 DID_NOT_MOVE = "did-not-move"
@@ -24,19 +25,8 @@ BELOW_PART, ABOVE_TOTAL = "below-its-part", "above-its-total"
 CONTRADICTED = "contradicts-its-gauge"
 TOO_LITTLE, TOO_MUCH = "too-little", "too-much"
 IGNORES_LOAD = "ignores-load"
-STANDING = frozenset(
-    {
-        STANDS_STILL,
-        DID_NOT_MOVE,
-        ONE_VALUE,
-        BELOW_PART,
-        ABOVE_TOTAL,
-        CONTRADICTED,
-        TOO_LITTLE,
-        TOO_MUCH,
-        IGNORES_LOAD,
-    }
-)
+_STILL = STANDS_STILL, DID_NOT_MOVE, ONE_VALUE, IGNORES_LOAD
+STANDING = frozenset({*_STILL, BELOW_PART, ABOVE_TOTAL, CONTRADICTED, TOO_LITTLE, TOO_MUCH})
 
 # A source that stood still in a larger share of the stretches has no joules in the others either,
 # for it may have stopped within them.
@@ -399,21 +389,21 @@ def memory_remarks(stretches: Mapping[str, Sequence[Stretch]]) -> Iterator[str]:
 
 
 def rise_remarks(
-    total: tuple[str, Sequence[Stretch]], part: tuple[str, Sequence[Stretch]]
+    labels: Mapping[str, str], stretches: Mapping[str, Sequence[Stretch]], name: str
 ) -> Iterator[str]:
-    """Yield a sentence if a machine rises far more than its processor; both have label and figures.
+    """Yield a sentence if a quantity rises from rests to runs far more than the processor.
 
-    Another device may do the work, or the machine's figures are in tenths of a watt.
+    Another device may do the work, or its figures are in tenths of a watt.
     """
-    total_w, part_w = mean_powers_w(total[1]), mean_powers_w(part[1])
+    total_w, part_w = (mean_powers_w(stretches.get(n, ())) for n in (name, CPU))
     if total_w is None or part_w is None:
         return
     rise_w, part_rise_w = total_w[1] - total_w[0], part_w[1] - part_w[0]
     if FAR_MORE * part_rise_w < rise_w < OTHERS_WORK * part_rise_w:
         yield (
-            f"{total[0]} rises by {rise_w:.3g} W from rest to run, {rise_w / part_rise_w:.0f} "
-            f"times as much as {part[0]}. Check its unit, unless a graphics card or another device "
-            "works."
+            f"{labels[name]} rises by {rise_w:.3g} W from rest to run, {rise_w / part_rise_w:.0f} "
+            f"times as much as {labels[CPU]}. Check its unit, unless a graphics card or another "
+            "device works."
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shlex
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -20,7 +19,6 @@ from contract.tests.refusal import refuses
 from instrumentation.clock import (
     ClockReading,
     OffsetModel,
-    append_reading,
     bound_ns,
     offset_ns,
 )
@@ -209,39 +207,6 @@ def test_measuring_continues_after_a_failure(
         thread.join()
     assert len(errors) == 1
     assert len(load_readings(tmp_path / "clock.jsonl")) >= 8
-
-
-def test_a_cut_off_line_is_not_continued(tmp_path: Path) -> None:
-    path = tmp_path / "clock.jsonl"
-    first, second = ClockReading(1, 2, 3, "t", "c"), ClockReading(4, 5, 6, "t", "c")
-    append_reading(path, first)
-    with path.open("a") as file:
-        file.write('{"t_send_ns": 3, "t_tar')
-    append_reading(path, second)
-    assert load_readings(path) == [first, second]
-
-
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
-    """The limit cuts a line off, as a full disk does."""
-    path = tmp_path / "clock.jsonl"
-    code = (
-        "import resource, signal, sys\nfrom pathlib import Path\n"
-        "from instrumentation.clock import ClockReading, append_reading\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try:\n"
-        "    while True:\n"
-        "        append_reading(Path(sys.argv[1]), ClockReading(1, 2, 3, 't', 'c'))\n"
-        "except OSError:\n"
-        "    print('refused')\n"
-    )
-    argv = [sys.executable, "-c", code, str(path)]
-    process = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert process.stdout == "refused\n", process.stderr
-    readings = load_readings(path)
-    assert len(readings) > 5
-    append_reading(path, ClockReading(4, 5, 6, "t", "c"))
-    assert len(load_readings(path)) == len(readings) + 1
 
 
 def test_readings_have_the_boot_of_the_controller(tmp_path: Path) -> None:

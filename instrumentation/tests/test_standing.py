@@ -273,8 +273,9 @@ def test_a_total_that_rises_less_than_its_part_is_refused_with_it(
 def test_a_machine_that_rises_far_more_than_its_processor_is_remarked(
     total_w: tuple[float, float], count: int
 ) -> None:
-    total, part = ([Stretch(9.0, 9 * w) for w in ws * 2] for ws in (total_w, (20.0, 110.0)))
-    assert len(list(rise_remarks(("system", total), ("cpu", part)))) == count
+    powers_w = {"system": total_w, "cpu": (20.0, 110.0)}
+    stretches = {n: [Stretch(9.0, 9 * w) for w in ws * 2] for n, ws in powers_w.items()}
+    assert len(list(rise_remarks({n: n for n in powers_w}, stretches, "system"))) == count
 
 
 def test_a_late_total_is_not_below_its_part() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 from agent import requests
 from analysis.stats import results
 from contract import plan as plans
+from contract.files import append_line
 from contract.plan import Plan
 from contract.tests.refusal import refuses
 from controller.session import meter_losses, seal
 from controller.session.agent_client import AgentClient
 from controller.tests.examples import journal, plan, resolved, run_json, suite_folder
 from controller.tests.standin import Standin
-from instrumentation.clock import ClockReading, append_reading
+from instrumentation.clock import ClockReading
 
 S = 10**9
 PERIOD_S = 0.1
@@ -58,7 +60,7 @@ def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> 
 def compare_clocks(suite_dir: Path, controller_boot: str, at_s: float, boot: str = "b") -> None:
     t_ns = int(at_s * S)
     reading = ClockReading(t_ns, t_ns + OFFSET_NS, t_ns, boot, controller_boot)
-    append_reading(suite_dir / "clock.jsonl", reading)
+    append_line(suite_dir / "clock.jsonl", asdict(reading))
 
 
 def record_all(suite_dir: Path, *lost: tuple[float, float], meter: str = "m") -> None:
@@ -144,9 +146,8 @@ def test_recordings_of_two_boots_add_up(suite_dir: Path) -> None:
     record(suite_dir, "m", "c", every(25.0))
     shift_s = 27.0
     shift_ns = int(shift_s * S) + OFFSET_NS
-    append_reading(
-        suite_dir / "clock.jsonl", ClockReading(5 * S, shift_ns + 5 * S, 5 * S, "b", "d")
-    )
+    reading = ClockReading(5 * S, shift_ns + 5 * S, 5 * S, "b", "d")
+    append_line(suite_dir / "clock.jsonl", asdict(reading))
     record(suite_dir, "m.2", "d", every(span_s(suite_dir) - shift_s))
     assert numbers(suite_dir, review(suite_dir).repeat) == [2]
 
