@@ -73,6 +73,7 @@ def terminal(results: Results, lines: Sequence[AnswerLine]) -> Blocks:
     return (
         *first_page.origin_note(results.origin),
         tables.headline(results),
+        *tables.legend(results),
         *first_page.blocks(lines, trust_section.remarks(results)),
         *view.join(map(view.paragraph, below)),
     )

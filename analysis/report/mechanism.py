@@ -1,4 +1,4 @@
-"""Whether a configuration costs more because it lasts longer or because it draws more power."""
+"""Whether a configuration costs more because it takes longer or because it draws more power."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sentence(contrast: Contrast) -> str:
     opposite = states == ["changed", "changed"] and (time.ratio > 1) != (power.ratio > 1)
     return say(
         f"mechanism.{'.'.join(states)}",
-        time=_change(time, "lasts {} longer", "ends {} sooner"),
+        time=_change(time, "takes {} longer", "takes {} less time"),
         power=_change(power, "draws {} more power", "draws {} less power"),
         conjunction="but" if opposite else "and",
         margin=f"{time.margin * 100:g} %",
@@ -30,5 +30,5 @@ def sentence(contrast: Contrast) -> str:
 
 
 def _change(c: Comparison, more: str, less: str) -> str:
-    """Return `lasts 12 % longer`, or the same of less."""
+    """Return `takes 12 % longer`, or the same of less."""
     return (more if c.ratio > 1 else less).format(words.change_only(c, 1)[1:])

@@ -32,7 +32,7 @@ from contract import names
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-WIDTH = 100  # of sentences on a terminal; a table is wider where it must be
+WIDTH = 80  # of sentences on a terminal; a table is wider where it must be
 UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 
 
@@ -121,19 +121,19 @@ def shown(text: str) -> str:
     return UNIT.sub("\u00a0", names.printable(text)).replace(" ± ", "\u00a0±\u00a0")
 
 
-def text(blocks: Blocks, width: int = WIDTH) -> str:
+def text(blocks: Blocks) -> str:
     """Return blocks as text for a terminal; kinds that only the page can show are left out."""
-    return "\n".join(_lines(blocks, width))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(_lines(blocks)))
 
 
 INDENT = " " * 12  # where the first page's lines begin behind their labels
 
 
-def _filled(text: str, width: int, lead: str = "", indent: str = "") -> str:
+def _filled(text: str, lead: str = "", indent: str = "") -> str:
     """Wrap a text after `lead` and then `indent`, keeping figures with their units."""
     lines = textwrap.fill(
         shown(text),
-        width,
+        WIDTH,
         initial_indent=lead,
         subsequent_indent=indent,
         break_long_words=False,  # so that a path can be copied
@@ -142,29 +142,31 @@ def _filled(text: str, width: int, lead: str = "", indent: str = "") -> str:
     return lines.replace("\u00a0", " ")
 
 
-def _lines(blocks: Blocks, width: int) -> Iterator[str]:
+def _lines(blocks: Blocks) -> Iterator[str]:
+    labelled = any(isinstance(block, Answer) and block.label for block in blocks)
+    indent = INDENT if labelled else ""
     for block in blocks:
         match block:
-            case Paragraph(text, _):
-                yield _filled(text, width)
+            case Paragraph(text, kind):
+                yield _filled(text) + "\n" * (kind == "key")
             case Facts(text, mark):
-                yield _filled(text + f" [{mark}]" * bool(mark), width) + "\n"
+                yield _filled(text + f" [{mark}]" * bool(mark)) + "\n"
             case Columns(first, aside):
-                yield from _lines((*first, *aside), width)
+                yield from _lines((*first, *aside))
             case Answer():
-                lead = f"{block.label}:".ljust(len(INDENT)) if block.label else INDENT
-                yield _filled(f"{block.verdict}{block.reason}", width, lead, INDENT)
+                lead = f"{block.label}:".ljust(len(indent)) if block.label else indent
+                yield _filled(f"{block.verdict}{block.reason}", lead, indent)
                 if block.command:  # never cut, so that it can be copied
-                    yield f"{INDENT}{block.command}"
+                    yield f"{indent}{block.command}"
             case Bullets(items):
                 yield from items
             case Heading(title, _, _):
                 yield f"\n{title}\n"
             case Remarks(remarks):
                 for remark in remarks:
-                    yield _filled(" ".join([remark.text, *remark.more]), width, "- ", "  ")
+                    yield _filled(" ".join([remark.text, *remark.more]), "- ", "  ")
             case Note(title, inside):
-                text = " ".join(_lines(inside, width))
-                yield _filled(f"{title.strip(' .').upper()}: {text}", width) + "\n"
+                text = " ".join(_lines(inside))
+                yield _filled(f"{title.strip(' .').upper()}: {text}") + "\n"
             case Table():
                 yield f"{block.text}\n"

@@ -24,8 +24,6 @@ from analysis.suite.suite_folder import read
 from contract.command_results import SuiteSummary
 from contract.timing import PARTS
 
-WIDTH = 80
-
 
 def summary(folder: Path, derive: bool = False) -> SuiteSummary:
     """Return what happened, then the first page's lines of the report, all at 80 columns.
@@ -42,8 +40,8 @@ def summary(folder: Path, derive: bool = False) -> SuiteSummary:
         else first_page.lines(results_of(suite, energy), folder)
     )
     sentences = (line.replace("\u202f", "") for line in _happened(suite, incidents, energy))
-    lines = [part for line in sentences for part in textwrap.wrap(line, WIDTH)]
-    lines += render.text(first_page.blocks(answer), WIDTH).splitlines()
+    lines = [part for line in sentences for part in textwrap.wrap(line, render.WIDTH)]
+    lines += render.text(first_page.blocks(answer)).splitlines()
     return SuiteSummary(str(folder), tuple(lines), answer)
 
 

@@ -36,55 +36,34 @@ def columns(summary: pl.DataFrame) -> tuple[str, ...]:
     return tuple(name for name in names if name.removeprefix("pyrapl-") != left_out)
 
 
-def headline_rows(results: Results, components: Sequence[str]) -> list[list[str]]:
-    """Return rows of workload, configuration, joules by component, seconds, n, ratio and verdict.
-
-    Ratio and verdict are the system's; without a meter, those of the first component.
-    """
-    suite = results.suite
+def headline(results: Results) -> Table:
+    """Return the headline table for a terminal: joules, seconds and change by configuration."""
+    suite, component = results.suite, results.family.component
     cells = product(suite.workloads, suite.configurations)
-    return [_headline(results, *cell, components) for cell in cells if cell in suite.planned]
+    rows = [_headline(results, *cell) for cell in cells if cell in suite.planned]
+    heads = ["Workload", "Configuration", f"{words.name_of(component)} J", "s", "", "Change"]
+    return Table("", heads, rows, words=2, group=True)
 
 
-def _headline(
-    results: Results, workload: str, configuration: str, components: Sequence[str]
-) -> list[str]:
-    names = [words.name_of(workload), results.suite.label(configuration)]
-    pair = workload, configuration
+def _headline(results: Results, workload: str, configuration: str) -> list[str]:
+    suite, component, pair = results.suite, results.family.component, (workload, configuration)
+    names = [words.name_of(workload), suite.label(configuration)]
     rows = [row for row in results.summary_rows if (row.workload, row.configuration) == pair]
     if not rows:
-        skipped = any(run.workload == workload for run in results.suite.skipped)
+        skipped = any(run.workload == workload for run in suite.skipped)
         why = "skipped" if skipped else "no finished run"
-        return [*names, *[words.NOTHING] * (len(components) + 1), "0", why, ""]
-    by = {row.component: row for row in rows}
-    judged = by.get(results.family.component)
-    lead, ratio, verdict = judged or rows[0], words.NOTHING, ""
-    if judged is not None:
-        ratio = words.ratio_of(judged.ratio, judged.ratio_low, judged.ratio_high)
-        ratio += f" ({words.NO_INTERVAL})" * (judged.n < 2 and judged.ratio is not None)
-        base, stated = results.suite.base_of(configuration), words.verdict_of(judged)
-        verdict = answer.verdict_on_disks(results.suite, base, configuration, stated)
+        return [*names, words.NOTHING, words.NOTHING, "", why]
+    judged = next((row for row in rows if row.component == component), None)
+    versus = {key[:2]: c for key, c in results.family.versus.items() if key[3] == component}
+    c = versus.get(pair)
+    unpaired = "" if configuration == suite.baseline else words.NOTHING
     return [
         *names,
-        *(words.plus_minus(by[c].joules if c in by else None) for c in components),
-        words.number(lead.mean_s),
-        str(lead.n),
-        "1" if configuration == results.suite.baseline else ratio,
-        verdict,
+        words.plus_minus(judged.joules if judged else None),
+        words.number((judged or rows[0]).mean_s),
+        words.sign(c) if c else "",
+        words.change_in(c) if c else unpaired,
     ]
-
-
-def headline(results: Results) -> Table:
-    """Return the headline table for a terminal."""
-    shown = columns(results.summary)
-    by_pyrapl = [name for name in shown if name.startswith("pyrapl-package")]
-    components = [*shown[:3], *by_pyrapl]
-    headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)"]
-    headers += ["CPU J (pyRAPL)"] * len(by_pyrapl) + ["s", "n"]
-    rows = headline_rows(results, components)
-    base = "own disk" if results.suite.by_disk else "plain"
-    ratio = f"{words.name_of(results.family.component)} / {base}"
-    return Table("", [*headers, ratio, "verdict"], rows, words=2)
 
 
 NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
@@ -126,16 +105,21 @@ def matrix(results: Results) -> Blocks:
             for disk in dict.fromkeys(map(results.suite.disk_of, results.suite.configurations))
             if any(base_disk == disk for base_disk, _ in on)
         )
+    return (Matrix(caption, (corner, *heads), groups), *legend(results))
+
+
+def legend(results: Results) -> Blocks:
+    """Return what the signs of the matrix and of the headline mean, and where they are limited."""
     suite = results.suite
     unequal = [words.name_of(str(note.facts["workload"])) for note in results.work_notes]
     remarks = say("matrix.two-disks") * any(
-        disks.across(suite, suite.base_of(other), other) for other in others
+        disks.across(suite, suite.base_of(name), name)
+        for name in suite.configurations
+        if name != suite.baseline
     )
     if unequal:
         remarks += say("matrix.same-work", workloads=words.listed(unequal))
-    margin = f"±{suite.margin * 100:g} %"
-    key = view.key("matrix", margin=margin, remarks=remarks)
-    return (Matrix(caption, (corner, *heads), groups), *key)
+    return view.key("matrix", margin=f"±{suite.margin * 100:g} %", remarks=remarks)
 
 
 def time_ratios(results: Results) -> Mapping[tuple[str, str], float]:

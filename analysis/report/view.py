@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -178,17 +178,26 @@ class Table(Block):
 
     @property
     def text(self) -> str:
-        """The table for a terminal, without caption: words flush left, figures flush right."""
-        lines: list[Sequence[str]] = [self.headers, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        lines.insert(1, ["-" * width for width in widths])
-        return "\n".join(
+        """The table for a terminal, without caption: words flush left, figures flush right.
+
+        With `group`, a first cell stands above its rows.
+        """
+        cut = int(self.group)
+        cells = [line[cut:] for line in (self.headers, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        cells.insert(1, ["-" * width for width in widths])
+        lines = [
             "  ".join(
-                cell.ljust(width) if i < self.words else cell.rjust(width)
+                cell.ljust(width) if i < self.words - cut else cell.rjust(width)
                 for i, (cell, width) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
-            for line in lines
-        )
+            for line in cells
+        ]
+        if self.group:
+            heads = ["", "", *(row[0] for row in self.rows)]
+            above = [f"{head}\n" * (head != last) for last, head in pairwise(["", *heads])]
+            lines = [f"{head}  {line}" for head, line in zip(above, lines, strict=True)]
+        return "\n".join(lines)
 
 
 class MatrixCell(NamedTuple):

@@ -3,7 +3,8 @@
 Suites share no blocks, so values cannot be paired across them. Two-sided 95 % intervals of the
 logarithms of block values follow from their scatter (Welch, Biometrika 34, 1947) and from how much
 nights differ although nothing was changed. The cost of encryption is compared as the log-ratio to
-the baseline in the same block of each suite, in which the effect of the night cancels.
+the baseline in the same block of each suite, in which most of the night's effect cancels; its
+interval allows for as much all the same.
 """
 
 from __future__ import annotations

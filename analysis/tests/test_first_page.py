@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.report import answer, first_page, summary_text, tables, words
-from analysis.report.build import build
+from analysis.report import answer, first_page, render, summary_text, tables, words
+from analysis.report.build import build, terminal
 from analysis.report.figures import forest
 from analysis.report.sections import Report
 from analysis.report.view import Answer, Matrix, Picture
@@ -183,6 +183,15 @@ def test_page_and_terminal_have_the_same_lines(shared: Shared, tmp_path: Path) -
     printed = " ".join(built.text.split())
     places = [printed.index(f"{line.verdict}{line.reason}") for line in lines]
     assert places == sorted(places)
+
+
+def test_the_terminals_lines_have_80_columns(complete: Results, night: FaultySuite) -> None:
+    for derived in (complete, results(night.folder)):
+        lines = first_page.lines(derived, Path("s"))
+        text = render.text(terminal(derived, lines)).splitlines()
+        cells = {(row[0], row[1]) for row in tables.headline(derived).rows}
+        assert {workload for workload, _ in cells} <= set(text)  # each stands above its rows
+        assert max(map(len, text)) <= render.WIDTH
 
 
 def test_programs_have_the_codes(tmp_path: Path, fde: Fde) -> None:

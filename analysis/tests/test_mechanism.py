@@ -73,12 +73,12 @@ def test_a_block_without_joules_counts_for_neither_time_nor_power() -> None:
 @pytest.mark.parametrize(
     ("time", "power", "scatter", "expected"),
     [
-        (1.12, 1.0, (0.001, 0.001), "It lasts # % longer at the same power."),
+        (1.12, 1.0, (0.001, 0.001), "It takes # % longer at the same power."),
         (1.0, 1.04, (0.001, 0.001), "It draws # % more power for the same time."),
-        (1.12, 1.04, (0.001, 0.001), "It lasts # % longer and draws # % more power."),
-        (1.12, 0.96, (0.001, 0.001), "It lasts # % longer but draws # % less power."),
-        (0.96, 1.12, (0.001, 0.001), "It ends # % sooner but draws # % more power."),
-        (1.12, 1.0, (0.001, 0.1), "It lasts # % longer; power not settled."),
+        (1.12, 1.04, (0.001, 0.001), "It takes # % longer and draws # % more power."),
+        (1.12, 0.96, (0.001, 0.001), "It takes # % longer but draws # % less power."),
+        (0.96, 1.12, (0.001, 0.001), "It takes # % less time but draws # % more power."),
+        (1.12, 1.0, (0.001, 0.1), "It takes # % longer; power not settled."),
         (1.0, 1.12, (0.1, 0.001), "It draws # % more power; time not settled."),
         (1.0, 1.0, (0.1, 0.1), "Time and power are not settled."),
         (1.0, 1.0, (0.001, 0.001), "Time and power each differ by less than # %."),
@@ -90,7 +90,7 @@ def test_the_sentence_follows_from_both_intervals(
     contrast = contrast_of(derived(time, power, scatter))
     sentence = mechanism.sentence(contrast)
     assert re.sub(r"[\d.]+ %", "# %", sentence).startswith(expected)
-    if time == 1.12 and "lasts" in expected:
+    if time == 1.12 and "longer" in expected:
         assert f"{known(contrast.time).ratio * 100 - 100:.1f} % longer" in sentence
 
 

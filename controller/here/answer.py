@@ -15,7 +15,6 @@ from contract.estimates import Estimate
 from contract.places import command_line
 from controller.here.survey import NO_METER, Machine, limits
 
-WIDTH = 80
 OVERALL = "over all"
 COLUMN = 28
 # Of the first page; the table has the others, and `next` is for inventories.
@@ -35,7 +34,7 @@ def answer(folder: Path, page: Path, machine: Machine) -> HereResult:
         _title(computed),
         *_table(computed, pairs),
         *(line for reply in answers for line in _each_year(reply.facts)),
-        *render.text(first_page.blocks(answers), WIDTH).splitlines(),
+        *render.text(first_page.blocks(answers)).splitlines(),
         *texts,
         f"report: {page}",
         f"to share it: {command_line('publish', folder)}",
@@ -87,4 +86,4 @@ def _each_year(facts: Mapping[str, Any]) -> Iterator[str]:
         return
     kwh, price = (words.span(Estimate(*facts[key])) for key in ("kwh_per_year", "saving_per_year"))
     year = f"{facts['against']} takes {kwh} kWh, {price} {facts['currency']} a year more."
-    yield from textwrap.wrap(year.replace("\u202f", ""), WIDTH)
+    yield from textwrap.wrap(year.replace("\u202f", ""), render.WIDTH)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.storage.backing import Backing
+from analysis.report.render import WIDTH
 from analysis.stats.results import results
-from controller.here.answer import OVERALL, WIDTH, answer
+from controller.here.answer import OVERALL, answer
 from controller.here.survey import NO_METER, limits
 from controller.here.tests.test_survey import MACHINE
 from validation.synthetic.suite import Options, write_suite
