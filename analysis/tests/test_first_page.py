@@ -400,7 +400,7 @@ def test_at_the_planned_end_there_are_words(complete: Results) -> None:
 
 
 def test_without_a_run_no_check_is_said_to_agree(complete: Results) -> None:
-    deserted = replace(complete, suite=replace(complete.suite, runs=[]))
+    deserted = replace(complete, suite=replace(complete.suite, runs=()))
     for derived, agrees in ((complete, True), (deserted, False)):
         trust = next(a for a in first_page.lines(derived, Path("s")) if a.question == "trust")
         assert ("agree" in trust.reason) == agrees
