@@ -13,12 +13,7 @@ from pathlib import Path
 from contract import bounded
 from contract.files import append_line
 from contract.journal import boot_id
-from instrumentation.clock import (
-    ClockError,
-    ClockReading,
-    asleep_ns,
-    monotonic_ns,
-)
+from instrumentation.clock import ClockError, ClockReading, asleep_ns, monotonic_ns
 
 TIMEOUT_S = RETRY_S = 5.0
 MOST_LINE_BYTES = 4096  # far more than a time and a boot id take
@@ -123,10 +118,7 @@ class ClockLink:
 
 
 def keep_measuring(
-    link: ClockLink,
-    period_s: float,
-    stop: threading.Event,
-    on_error: Callable[[str], None],
+    link: ClockLink, period_s: float, stop: threading.Event, on_error: Callable[[str], None]
 ) -> None:
     """Measure a burst now, then every `period_s` until `stop` is set; runs in a separate thread.
 

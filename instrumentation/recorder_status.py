@@ -63,10 +63,7 @@ class Status:
     """
 
     def __init__(
-        self,
-        config: MeterEntry,
-        path: Path,
-        show: Callable[[RecorderStatus], object] | None = None,
+        self, config: MeterEntry, path: Path, show: Callable[[RecorderStatus], object] | None = None
     ) -> None:
         self._channels = tuple(config.channels.values())
         self._path = path

@@ -200,9 +200,7 @@ Row = dict[str, str | float | None]
 
 
 def energy_table(
-    suite: Suite,
-    clock: TargetClock | None = None,
-    marks: Iterable[WatermarkTrust] | None = None,
+    suite: Suite, clock: TargetClock | None = None, marks: Iterable[WatermarkTrust] | None = None
 ) -> pl.DataFrame:
     """Return the table of `ENERGY_SCHEMA`: a row a run × phase × component.
 

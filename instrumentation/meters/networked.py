@@ -17,23 +17,10 @@ from typing import Annotated, Any, ClassVar
 
 from contract import strict_json
 from contract.schema import Range
-from instrumentation.accuracy import (
-    LINEARITY,
-    NOT_STATED,
-    POWER_FACTOR,
-    Accuracy,
-    ErrorTerm,
-)
+from instrumentation.accuracy import LINEARITY, NOT_STATED, POWER_FACTOR, Accuracy, ErrorTerm
 from instrumentation.meters.answers import Answer, Answers
 from instrumentation.meters.base import Meter, NotNegative, Positive
-from instrumentation.meters.rows import (
-    COMMON_WORDS,
-    GAP,
-    OVER_RANGE,
-    RESTART,
-    ParseResult,
-    Product,
-)
+from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, RESTART, ParseResult, Product
 from instrumentation.trace import Fault
 
 LATE, DEVICE_ERROR, OFF, AVERAGED, AVERAGING_UNKNOWN, AGE_UNKNOWN = (1 << n for n in range(4, 10))

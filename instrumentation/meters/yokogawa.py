@@ -10,14 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import (
-    COMMON_WORDS,
-    GAP,
-    OVER_RANGE,
-    Inbox,
-    ParseResult,
-    Product,
-)
+from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, Inbox, ParseResult, Product
 from instrumentation.meters.yokogawa_ranges import (
     VOLTAGE_RANGES_V,
     Extremes,

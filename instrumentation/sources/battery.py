@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from contract import system_text
-from instrumentation.sources.counter import (
-    ReadFailure,
-    Reading,
-    read_stamped,
-    reason,
-)
+from instrumentation.sources.counter import ReadFailure, Reading, read_stamped, reason
 from instrumentation.sources.polled import PolledSource
 from instrumentation.sources.registry import SourceError
 

@@ -200,11 +200,7 @@ def object_to_counter(
 
 
 def object_to_sensor(
-    label: str,
-    only_w: float | None,
-    stretches: Sequence[Stretch],
-    busy_s: float,
-    patience: float,
+    label: str, only_w: float | None, stretches: Sequence[Stretch], busy_s: float, patience: float
 ) -> Objection | None:
     """Object to a sensor that showed only one power (`only_w`), or one through many stretches.
 
@@ -259,11 +255,7 @@ def object_to_fall(label: str, stretches: Sequence[Stretch], busy_s: float) -> O
 
 
 def object_to_rise(
-    label: str,
-    part_label: str,
-    total: Sequence[Stretch],
-    part: Sequence[Stretch],
-    late_s: float,
+    label: str, part_label: str, total: Sequence[Stretch], part: Sequence[Stretch], late_s: float
 ) -> Objection | None:
     """Object to a total that rises from rests to runs by less than its part; else None.
 
@@ -327,11 +319,7 @@ def below_parts(
 
 
 def object_to_total(
-    label: str,
-    part_label: str,
-    total: Sequence[Stretch],
-    part: Sequence[Stretch],
-    update_s: float,
+    label: str, part_label: str, total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
 ) -> Objection | None:
     """Object to a total that is less than its part; else None."""
     joules = shortfall(total, part, update_s)

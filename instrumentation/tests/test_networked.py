@@ -405,8 +405,8 @@ def test_the_last_power_of_a_device_that_is_offline_is_none(
 
 def test_an_answer_that_lost_a_field_is_none() -> None:
     meter = a_meter(ScpiMeter, query=":NUM:VAL?", period_s=1, resolution_w=0.1, fields={"0": 2})
-    whole, lost = b"230.1,60.5,1.0", b"60.5,1.0"
-    outputs = answer_in_turn(meter, whole, whole, lost, whole, whole, label="ok")
+    sound, lost = b"230.1,60.5,1.0", b"60.5,1.0"
+    outputs = answer_in_turn(meter, sound, sound, lost, sound, sound, label="ok")
     assert [kinds(output) for output in outputs] == [[], [], ["framing"], ["gap"], []]
 
 
