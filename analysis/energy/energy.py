@@ -261,10 +261,8 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
         totals_of_runs = [
             Stretch(*row) for row in total.select("duration_s", "energy_j").iter_rows()
         ]
-        objection = (
-            object_to_power(source, machine, totals_of_runs) if component == SYSTEM else None
-        )
-        if objection:
+        objection = object_to_power(source, machine, totals_of_runs)
+        if objection and component == SYSTEM:
             codes[source, component] = objection.code
             continue
         runs = total.join(part_joules, on="run_id", suffix="_part").sort("run_id")

@@ -45,11 +45,7 @@ _EXAMPLE = (
 # Services that no profile makes a meter of a phase: name, path and reason.
 _NO_METERS = (
     ("redfish", "/redfish/", "a controller shows a mean of up to a minute"),
-    (
-        "prometheus",
-        "/api/v1/query",
-        "a query returns the last scraped value even of a dead exporter",
-    ),
+    ("prometheus", "/api/v1/query", "a query returns even the last value of a dead exporter"),
 )
 _Pointer = Annotated[
     str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")

@@ -113,13 +113,13 @@ class Places:
             power, volts, amperes = (number(value, "a figure") for value in values)
         except AnswerError:
             return None
-        power *= self.power_unit_w
+        power_w = abs(power * self.power_unit_w)
         likely = [u for u in units[1] if _LIKELY_V[0] <= abs(volts * u) <= _LIKELY_V[1]]
-        chosen_v = next(iter(likely or units[1]))
+        chosen_v = (likely or units[1])[0]
         volts *= chosen_v
         # Milliamperes of mains are whole numbers.
         possible_a = units[2] if volts < DIRECT_V or amperes.is_integer() else units[2][:1]
-        chosen_a = min(possible_a, key=lambda u: abs(abs(power) - volts * amperes * u))
+        chosen_a = min(possible_a, key=lambda u: abs(power_w - volts * amperes * u))
         power_text, voltage_text, current_text = map(str, values)
         chosen = [self.power_unit_w, chosen_v, chosen_a]
         return Product.from_texts(power_text, voltage_text, current_text, chosen)

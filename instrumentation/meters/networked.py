@@ -29,7 +29,7 @@ USUAL_LIMIT_S = 2.0  # for the first answer; later twice as long as the last one
 ONLY_CHANNEL = "0"
 ENERGY_UNITS = "needs energy_unit_j: 3600 for Wh, 3600000 for kWh, 1 for J"
 USUAL_RANGE_W = 4000.0  # 16 A at 250 V
-_GAP_PERIODS = 1.5
+_GAP_PERIODS, _USUAL_PERIOD_S = 1.5, 1.0
 MOST_RESTARTS = 1  # of a connection; what falls more often counts nothing
 _MOST_W = 5e4  # a rack takes less; 65535 is no number of watts
 Period = Annotated[float, Range(least=1e-3, most=86_400)]
@@ -141,7 +141,6 @@ class Networked(Meter):
         *("late", "device-error", "off", "averaged", "averaging-unknown", "age-unknown"),
     )
     Settings: ClassVar[type[Any]] = NetworkSettings
-    _usual_period_s: float = 1.0
     _usual_resolution_w: float = 0.1
     _usual_averaged_s: float = 0.0
     _start: bytes = b""  # sent once after connecting
@@ -149,7 +148,7 @@ class Networked(Meter):
 
     @property
     def period_s(self) -> float:
-        return float(self.settings.period_s or self._usual_period_s)
+        return float(self.settings.period_s or _USUAL_PERIOD_S)
 
     @property
     def accuracy(self) -> Accuracy:

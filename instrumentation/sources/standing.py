@@ -228,13 +228,10 @@ def object_to_sensor(
 
 def mean_powers_w(stretches: Sequence[Stretch]) -> tuple[float, float] | None:
     """Return the mean power of the rests and of the runs, which alternate; None if too short."""
-    sides = [
-        time_and_energy(s for s in stretches[first::2] if s.energy_j is not None)
-        for first in (0, 1)
-    ]
-    if min(seconds for seconds, _ in sides) < SOME_S:
-        return None
-    return sides[0][1] / sides[0][0], sides[1][1] / sides[1][0]
+    rests, runs = (
+        time_and_energy(s for s in stretches[k::2] if s.energy_j is not None) for k in (0, 1)
+    )
+    return None if min(rests[0], runs[0]) < SOME_S else (rests[1] / rests[0], runs[1] / runs[0])
 
 
 def object_to_fall(label: str, stretches: Sequence[Stretch], busy_s: float) -> Objection | None:
