@@ -77,7 +77,7 @@ class Port:
     def label(self) -> str:
         """Device, name and description, for people."""
         details = [self.name] if self.usb_id else []
-        details += [self.description] if self.description not in ("", "n/a") else []
+        details += [self.description] if self.description else []
         return f"{self.device} ({', '.join(details)})" if details else self.device
 
     def is_same_kind(self, other: Port) -> bool:
@@ -136,7 +136,7 @@ def serial_ports() -> list[Port]:
             usb_id=f"{port.vid:04x}:{port.pid:04x}" if port.vid is not None else "",
             serial_number=port.serial_number or "",
             location=port.location or "",
-            description=port.description if port.description != port.name else "",
+            description=port.description if port.description not in (port.name, "n/a") else "",
         )
         for port in sorted(ports)
         if has_chip(port.name)

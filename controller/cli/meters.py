@@ -43,7 +43,7 @@ def meters() -> MetersResult:
         candidates = tuple(k for k, driver in drivers.items() if port.usb_id in driver.usb_ids)
         port_results.append(MeterPort(port.name, port.device, port.description, candidates))
         perhaps = f", perhaps a {' or '.join(candidates)}" if candidates else ""
-        say(f"  {port.name}: {port.device} {port.description}{perhaps}".rstrip())
+        say(f"  {port.label}{perhaps}")
     if not port_results:
         say("  none")
     return MetersResult(True, tuple(kinds), tuple(port_results))
