@@ -19,7 +19,7 @@ _OUTPUTS = ("output", "relay", "ison")
 _ONLINE = ("reachable", "online")
 # Units of a voltage or current whose name states none, and voltages of supplies.
 _UNITS = {"voltage": (1.0, 0.1, 1e-3), "current": (1.0, 1e-3)}
-_LIKELY_V = 4.5, 260.0
+_LIKELY_V = 4.5, 480.0
 _OF_PHASE = re.compile(r"[A-Za-z]\d?_")
 _LETTERS = {"voltage": ("u", "v"), "current": ("i",)}
 

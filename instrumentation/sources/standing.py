@@ -256,15 +256,15 @@ def object_to_rise(
 ) -> Objection | None:
     """Object to a total that rises from rests to runs by less than its part; else None.
 
-    So does a total of another machine, of one of two supplies, or that overflows. It is `late_s`
-    late, so that short runs do not show its rise.
+    So does a total of another machine, of one of two supplies, or that overflows. It may be twice
+    as late as stated by `late_s`, so that short runs do not show its rise.
     """
     total_w, part_w = mean_powers_w(total), mean_powers_w(part)
     if total_w is None or part_w is None:
         return None
     rise_w, part_rise_w = total_w[1] - total_w[0], part_w[1] - part_w[0]
     run_s = time_and_energy(total[1::2])[0] / len(total[1::2])
-    least_w = LEAST_AT_WORK * part_rise_w * max(0.0, 1 - late_s / run_s)
+    least_w = LEAST_AT_WORK * part_rise_w * max(0.0, 1 - 2 * late_s / run_s)
     if rise_w >= least_w or part_rise_w < CLEAR_RISE * total_w[0]:
         return None
     observation = (

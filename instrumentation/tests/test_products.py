@@ -132,6 +132,7 @@ def test_a_line_whose_power_contradicts_its_product_is_flagged(line: str, is_fla
             {"power": 446.4, "voltage": 230.1, "current": 31.1},
             "doubtful",
         ),
+        ({**GENERIC, "power": "/power"}, {"power": 990, "voltage": 400, "current": 2.6}, ""),
         ({**GENERIC, "power": "/power"}, {"power": 0.4, "voltage": 230.1, "current": 0.1}, ""),
         (
             {**GENERIC, "power": "/power"},

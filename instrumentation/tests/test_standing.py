@@ -249,8 +249,8 @@ def test_a_power_that_falls_while_the_processor_works_is_refused(
         ((150.0, 150.0), (20.0, 110.0), 20, True),  # another machine's socket
         ((230.0, 124.0), (20.0, 120.0), 20, True),  # 380 W modulo 256
         ((44.0, 220.0), (30.0, 900.0), 6, True),
-        ((90.0, 140.0), (40.0, 130.0), 9, True),  # one of two supplies
-        ((60.0, 70.0), (20.0, 110.0), 1, False),  # no longer than its delay
+        ((90.0, 140.0), (40.0, 130.0), 20, True),  # one of two supplies
+        ((60.0, 70.0), (20.0, 110.0), 3, False),  # twice as long as its delay
         ((150.0, 148.0), (20.0, 30.0), 20, False),  # a disk sleeps meanwhile
     ],
 )
