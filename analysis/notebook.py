@@ -97,7 +97,7 @@ else:
 # %%
 base = suite.baseline  # or any other configuration
 contrasts = suite.contrasts()
-contrasts.filter((pl.col("base") == base) | (pl.col("other") == base)).drop("workloads")
+contrasts.filter(pl.any_horizontal(pl.col("base", "other").eq_missing(base))).drop("workloads")
 
 # %% [markdown]
 # ## Which phase of a workload?
