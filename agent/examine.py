@@ -197,8 +197,8 @@ def idle_states(context: CheckContext) -> IdleStates:
     return IdleStates(processor.idle_states(context), tuple(sorted(off)))
 
 
-# Not disks to measure: memory, mappings, optical drives, what is made of other disks.
-_OTHERS = ("loop", "ram", "dm-", "md", "zram", "sr", "fd", "nbd", "ubd")
+# Not disks to measure: files, optical drives, floppies, the disk of a User Mode Linux.
+_OTHERS = ("loop", "sr", "fd", "ubd")
 
 
 def survey() -> list[SurveyedDisk]:

@@ -75,8 +75,11 @@ def read_only(name: str) -> bool:
 
 
 def is_whole_disk(name: str) -> bool:
-    """Return whether a device is neither a partition nor a mapping on other devices."""
-    return not (BLOCK / name / "partition").exists() and not (BLOCK / name / "dm").exists()
+    """Return whether a device is hardware, or a file's loop device.
+
+    Partitions, mappings, RAIDs, caches and disks in memory have no hardware directly below them.
+    """
+    return (BLOCK / name / "device").exists() or loop_file(name) is not None
 
 
 def partitions(name: str) -> list[str]:
@@ -165,7 +168,8 @@ def serial(name: str) -> str:
     for place in ("device/serial", "serial"):
         if number := system_text.read_line_or_empty(BLOCK / name / place).strip(" \t\n\0"):
             return sentence(number)
-    return sentence(run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip())
+    # Its status is 32 for a disk of no size, as a card reader without a card.
+    return sentence(run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"], ok=(0, 32)).out.strip())
 
 
 def loop_file(name: str) -> str | None:
@@ -180,7 +184,7 @@ def same_identity(name: str) -> list[str]:
         disk
         for disk in sorted(entry.name for entry in BLOCK.iterdir())
         if disk != name
-        and (BLOCK / disk / "device").exists()  # neither a partition, a mapping nor a loop device
+        and (BLOCK / disk / "device").exists()
         and not _hidden(disk)
         and size_bytes(disk) == own_bytes
         and serial(disk) == own_serial != ""

@@ -20,7 +20,7 @@ from agent.storage import devices, disk_records, nvme, opal_ioctl, samples, uses
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.plaintext_probe import locked_read
 from agent.storage.uses import Use
-from agent.system.command import run
+from agent.system.command import CommandError, run
 from agent.system.lock import RUN
 from contract import strict_json
 from contract.plan import DATA_OFFSET_BYTES, Disk
@@ -211,12 +211,17 @@ def _plain(signatures: tuple[Signature, ...]) -> list[tuple[str, int, str | None
 def gather(disk: Disk) -> DiskFacts:
     """Gather the facts: sysfs, mounts, swap, an exclusive open, wipefs, sfdisk (read only)."""
     name = devices.kernel_name(disk.by_id)
-    if name is None:
-        return DiskFacts(given_away=tuple(devices.given_away()))
-    with ExitStack() as stack:
-        with suppress(OSError):  # reading it will say what is wrong
-            stack.enter_context(devices.hold(name))
-        return _gather(disk, name)
+    if name is not None:
+        with ExitStack() as stack:
+            with suppress(OSError):  # reading it will say what is wrong
+                stack.enter_context(devices.hold(name))
+            try:
+                return _gather(disk, name)
+            except (CommandError, FileNotFoundError):
+                # It keeps its number while it is held, even if it is unplugged.
+                if (devices.BLOCK / name).exists():
+                    raise
+    return DiskFacts(given_away=tuple(devices.given_away()))
 
 
 def _gather(disk: Disk, name: str) -> DiskFacts:
@@ -271,7 +276,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
         taking=disk_records.taking(disk),
         reverted=disk_records.reverted(disk),
     )
-    is_ours = facts.partition is not None and not facts.strange
+    is_ours = facts.partition is not None and not facts.strange and not facts.signatures
     return facts if is_ours or not is_whole else with_contents(facts)
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from agent.storage import devices
 from agent.storage.facts import DiskFacts, Partition, Signature, gather
-from agent.system.command import CommandError
 from contract.errors import AgentError
 from contract.files import yaml_text
 from contract.places import MOUNT_POINT
@@ -123,7 +122,7 @@ def hidden_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
 def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
     if not facts.whole_disk:
         yield refusal("not-whole", disk, facts)
-    if facts.serial != disk.serial:
+    if facts.serial != disk.serial or not facts.serial:
         yield refusal("other-serial", disk, facts, found=facts.serial or "unknown")
     if facts.size_bytes != disk.size_bytes:
         size = {"found": facts.size_bytes, "size_bytes": disk.size_bytes}
@@ -236,11 +235,7 @@ def check_still(disk: Disk, approved: DiskFacts) -> DiskFacts:
 
     Raises GuardError.
     """
-    try:
-        facts = gather(disk)
-    except CommandError:  # it was unplugged while it was looked at: is another one there now?
-        devices.settle()
-        facts = gather(disk)
+    facts = gather(disk)
     _refuse(refusals(disk, facts))
     refuse_changed(disk, approved, facts)
     return facts

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import shutil
 import socket
 import stat
@@ -34,6 +35,7 @@ EXCLUSIVE = (
 CONFIGFS = Path("/sys/kernel/config")
 BTRFS = Path("/sys/fs/btrfs")
 SWAPS = Path("/proc/swaps")
+ETC = Path("/etc")
 # Where the kernel's servers are given what they export: nvmet, LIO, a USB gadget.
 _EXPORTS = (
     "nvmet/subsystems/*/namespaces/*/device_path",
@@ -336,17 +338,28 @@ def exports(disk: str) -> list[Use]:
 def _named_in_tables(names: Collection[str]) -> list[Use]:
     """Return entries that will mount or open a disk later, even if it is blank until then."""
     users = []
-    for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
-        with suppress(OSError):
-            for line in system_text.read(table).splitlines():
-                fields = line.partition("#")[0].split()
-                key, _, value = fields[column].partition("=") if len(fields) > 1 else ("", "", "")
-                path = f"/dev/disk/by-{key.lower()}/{value.strip(chr(34))}" if value else key
-                if path.startswith("/dev/"):
-                    name = devices.kernel_name(_plain(path))
-                    if name in names:
-                        users.append(Use(str(name), f"named in {table}"))
+    for table, entry in _table_entries():
+        tag, _, value = entry.partition("=")
+        # As udev names its links.
+        link = re.sub(r"[^\w#+\-.:=@]", lambda odd: f"\\x{ord(odd[0]):02x}", value.strip("\"'"))
+        path = entry if entry.startswith("/dev/") else f"/dev/disk/by-{tag.lower()}/{link}"
+        if (name := devices.kernel_name(path)) in names:
+            users.append(Use(str(name), f"named in {table}"))
     return users
+
+
+def _table_entries() -> Iterator[tuple[Path, str]]:
+    """Yield the devices, or their tags, in fstab, crypttab and systemd's units."""
+    for table, column in ((ETC / "fstab", 0), (ETC / "crypttab", 1)):
+        with suppress(OSError):
+            for fields in map(str.split, system_text.read(table).splitlines()):
+                if len(fields) > 1 and not fields[0].startswith("#"):
+                    yield table, _plain(fields[column])
+    units = ETC / "systemd/system"
+    for unit in sorted([*units.glob("*.mount"), *units.glob("*.swap")]):
+        for line in system_text.read(unit).splitlines():
+            if line.startswith("What="):
+                yield unit, line.removeprefix("What=").strip()
 
 
 def openers(disk: str) -> list[Use]:

@@ -165,6 +165,33 @@ def test_a_refusal_names_disk_and_reason_and_only_contents_may_be_erased(name: s
     assert code in ("absent", "given-away") or "other-erase" in {other.code for other in others}
 
 
+def test_a_disk_without_a_serial_number_is_refused_if_the_inventory_has_none_either() -> None:
+    (refusal,) = guard.refusals(replace(DISK, serial=""), replace(BLANK, serial=""))
+    assert refusal.code == "other-serial"
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "is_whole"),
+    [
+        ("nvme0n1", "device/serial", True),
+        ("loop0", "loop/backing_file", True),
+        ("nvme0n1p1", "partition", False),
+        ("dm-0", "dm/name", False),
+        ("md127", "md/level", False),
+        ("bcache0", "bcache/state", False),
+        ("zram0", "disksize", False),
+        ("nbd0", "pid", False),
+    ],
+)
+def test_only_hardware_and_files_are_whole_disks(
+    name: str, part: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "BLOCK", tmp_path)
+    (tmp_path / name / part).parent.mkdir(parents=True)
+    (tmp_path / name / part).write_text("x")
+    assert devices.is_whole_disk(name) == is_whole
+
+
 def test_every_refusal_code_is_tested() -> None:
     """Those of the tables; the others have tests of their own below."""
     others = {"other-erase", "silent", "no-opal-on-sata", "unmarked", "changed"}
@@ -471,6 +498,66 @@ def test_contents_of_a_real_disk_are_found(
     assert disk_facts.blank == (not codes)
     refusals = guard.refusals(_disk(device), disk_facts)
     assert [(refusal.code, refusal.facts.get("types")) for refusal in refusals] == codes
+
+
+def test_a_print_follows_the_contents_of_a_volume_on_top_of_our_partition(
+    device: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an array of the whole disk whose superblock leaves our table in place."""
+    uuids = {"name": facts.MARKER_NAME, "uuid": partition_uuid("LOOP")}
+    entry = facts._Entry("p1", facts.MARKER_TYPE, 2048, 65536, **uuids)
+    table = facts.Table("gpt", disk_uuid("LOOP"), 512, (entry,))
+    signed = {device.name: [Signature("gpt", 512), Signature("linux_raid_member", 2**25)], "p1": []}
+    sizes = {device.name: 2**26, "p1": 2**25}
+    monkeypatch.setattr(facts, "read_table", lambda _path: table)
+    monkeypatch.setattr(facts, "_signatures", lambda _paths: signed)
+    monkeypatch.setattr(devices, "partitions", lambda _name: ["p1"])
+    monkeypatch.setattr(devices, "partition_start_bytes", lambda _name: 2**20)
+    monkeypatch.setattr(devices, "size_bytes", lambda name: sizes.get(name, 0))
+    monkeypatch.setattr(uses, "find_uses", lambda _name: [])
+    before = _facts(device)
+    assert before.partition and before.signatures
+    _write(device, 40 * 2**20, bytes(range(1, 256)) * 2**15)
+    assert _facts(device).print != before.print
+
+
+def test_a_disk_that_is_removed_while_it_is_examined_is_absent(
+    device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(_name: str) -> list[str]:
+        monkeypatch.setattr(devices, "BLOCK", tmp_path)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(devices, "partitions", remove)
+    assert facts.gather(_disk(device)).path is None
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "is_named"),
+    [
+        ("fstab", r"LABEL=my\040disk#1 /d ext4 defaults 0 0", True),
+        ("fstab", r'LABEL="my\040disk#1" /d ext4 defaults 0 0', True),
+        ("fstab", "PARTUUID='ab-1' /d ext4 noauto 0 0", True),
+        ("fstab", "/dev/sda1 /d ext4 defaults 0 0", True),
+        ("fstab", "#/dev/sda1 /d ext4 defaults 0 0", False),
+        ("fstab", "# PARTUUID=ab-1 /d ext4 defaults 0 0", False),
+        ("fstab", "tmpfs /d tmpfs defaults 0 0", False),
+        ("crypttab", "data PARTUUID=ab-1 none luks", True),
+        ("crypttab", "#data /dev/sda1 none luks", False),
+        ("systemd/system/d.mount", "What=/dev/disk/by-partuuid/ab-1", True),
+        ("systemd/system/d.swap", "What=/dev/sdb1", False),
+    ],
+)
+def test_a_disk_in_a_table_of_mounts_is_in_use(
+    table: str, line: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = {"/dev/sda1", "/dev/disk/by-partuuid/ab-1", r"/dev/disk/by-label/my\x20disk#1"}
+    monkeypatch.setattr(uses, "ETC", tmp_path)
+    monkeypatch.setattr(devices, "kernel_name", lambda path: "sda1" if path in links else None)
+    (tmp_path / table).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / table).write_text(f"[Mount]\n{line}\n")
+    hows = [use.how for use in uses._named_in_tables(["sda", "sda1"])]
+    assert hows == [f"named in {tmp_path / table}"] * is_named
 
 
 def test_any_write_ends_a_check(device: Path) -> None:
