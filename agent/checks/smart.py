@@ -109,6 +109,7 @@ class Report:
     ata_smart_attributes: _Attributes = _Attributes()
     ata_device_statistics: _Statistics = _Statistics()
     scsi_error_counter_log: Mapping[str, _ScsiErrors] = field(default_factory=dict)
+    scsi_grown_defect_list: int = 0
     temperature: _Temperature = _Temperature()
 
 
@@ -146,8 +147,10 @@ def health_of(report: Report) -> Health | None:
     if passed is None and not (log or ata or scsi):
         return None
     log = log or _NvmeLog()
-    errors = log.media_errors
-    errors += sum(attribute.raw.value for attribute in ata if attribute.id in _LOST)
+    errors = log.media_errors + report.scsi_grown_defect_list
+    # "ECC" is in the names of counts of what a disk has corrected and lost nothing of.
+    lost = (row for row in ata if row.id in _LOST and "ECC" not in row.name)
+    errors += sum(row.raw.value for row in lost)
     errors += sum(part.total_uncorrected_errors for part in scsi.values())
     heat = [n for n in (log.warning_temp_time, log.critical_comp_time) if n is not None]
     used_percent = log.percentage_used

@@ -323,6 +323,10 @@ def _ata(name: str, raw: int, **additions: object) -> dict[str, object]:
     return {"smart_status": {"passed": True}, "ata_smart_attributes": {"table": table}, **additions}
 
 
+def _lost(number: int, name: str) -> dict[str, object]:
+    return {"ata_smart_attributes": {"table": [{"id": number, "name": name, "raw": {"value": 1}}]}}
+
+
 def _statistics(page: int, offset: int, value: int, valid: bool = True) -> dict[str, object]:
     row = {"offset": offset, "value": value, "flags": {"valid": valid}}
     return {"ata_device_statistics": {"pages": [{"number": page, "table": [row]}]}}
@@ -375,6 +379,21 @@ def test_a_temperature_that_no_disk_can_have_is_not_reported(
     assert health is not None and health.temperature_c == expected
     place.write(f"{DEVICE}/hwmon3/temp1_input", str(current * 1000))
     assert disks.temperatures_c(place.context) == ({} if expected is None else {DISK: expected})
+
+
+@pytest.mark.parametrize(
+    ("report", "errors"),
+    [
+        ({"scsi_grown_defect_list": 7}, 7),
+        (_lost(5, "Reallocated_Sector_Ct"), 1),
+        # https://www.smartmontools.org/ticket/1227: it goes up and down on sound disks.
+        (_lost(197, "Current_Pending_ECC_Cnt"), 0),
+    ],
+)
+def test_errors_are_what_a_medium_lost(report: dict[str, object], errors: int) -> None:
+    document = {"smart_status": {"passed": True}, **report}
+    health = smart.health_of(strict_json.parse(smart.Report, json.dumps(document)))
+    assert health is not None and health.errors == errors
 
 
 def test_the_used_life_of_an_ata_disk_is_read_from_its_statistics() -> None:
