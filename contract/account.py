@@ -9,10 +9,7 @@ from contract.examination import Finding
 
 NAME = "work"
 # The permitted difference from the plan, as a share, if amounts need not be equal.
-WITHIN: Mapping[str, float] = {
-    **{"matches": 0.01, "packed_bytes": 0.02},
-    **{"seconds": 0.1, "video_s": 0.05},
-}
+WITHIN: Mapping[str, float] = {"seconds": 0.1, "video_s": 0.05}
 # Units whose excess is no fault: a slow request ends when it ends.
 MAY_EXCEED = ("seconds",)
 # Mount options with which a file system writes less than it gets (btrfs, f2fs, bcachefs).

@@ -20,7 +20,7 @@ UNITS = (
     *("operations", "derivations", "keys", "matches", "events"),
 )
 # Units that are compared with the plan only.
-CHECKED = ("entries", "frames", "packed_bytes", "seconds", "threads")
+CHECKED = ("entries", "frames", "seconds", "threads")
 
 
 def one_of(name: str, about: str, *choices: str) -> Parameter:
@@ -131,6 +131,20 @@ class Needs:
     memory_bytes: int = 0
 
 
+def unfit(workload: str, program: str, path: str | Path | None) -> list[str]:
+    """Return why a program cannot do measured work: it is missing, or a script; empty if it can.
+
+    A script in front of the program may let it do less than it reports. `path` is where it was
+    found.
+    """
+    if path is None:
+        return [f"{workload} needs the program {program}: install its package."]
+    with Path(path).open("rb") as file:
+        if file.read(2) != b"#!":
+            return []
+    return [f"{workload} needs the program {program} itself, and {path} is a script: remove it."]
+
+
 class Workload(ABC):
     """One workload, in a module of its `name`, here or in an installed package.
 
@@ -152,8 +166,7 @@ class Workload(ABC):
 
         Each reason is a sentence with the remedy.
         """
-        missing = [p for p in self.programs if shutil.which(p) is None]
-        reasons = [f"{self.name} needs the program {p}: install its package." for p in missing]
+        reasons = [r for p in self.programs for r in unfit(self.name, p, shutil.which(p))]
         reasons += self.unnamed(assets)
         for name in self.assets:
             if name in assets and not assets[name].exists():

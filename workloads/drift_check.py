@@ -49,7 +49,7 @@ class DriftCheck(Workload):
 
 REPORTED = {
     "events": r"^\s*total number of events:\s+(\d+)\s*$",
-    "seconds": r"^\s*total time:\s+([\d.]+)s\s*$",
+    "seconds": r"^\s*(?:total time|time elapsed):\s+([\d.]+)s\s*$",  # of 1.0, and from 1.1 on
     "threads": r"^Number of threads:\s+(\d+)\s*$",
 }
 

@@ -65,9 +65,10 @@ class KernelTree(trees.OnTree):
 
         pack: programs.Command = ["tar", "-caf", packed, "--format=gnu", "-C", tree, "."]
         repacked = _measure(context, "tar", pack, *_warm_ups(packed))
-        repacked.plan(**listed.amounts, packed_bytes=tree_contents.tar_bytes)
-        repacked.add(**tree_contents.amounts)
-        repacked.report(packed_bytes=trees.unpacked_bytes(packed, tree_contents.tar_bytes))
+        repacked.plan(**listed.amounts, entries=listed.entries)
+        packed_contents = trees.read(packed)
+        repacked.add(**packed_contents.amounts)
+        repacked.report(entries=packed_contents.entries)
         repacked.disk_reads(listed.size_bytes)
         packed_bytes = programs.size_bytes(packed)
         _wrote(context, repacked, packed_bytes)

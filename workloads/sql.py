@@ -20,6 +20,7 @@ from workloads.base import (
     Workload,
     WorkloadError,
     one_of,
+    unfit,
 )
 
 DATABASE = "fde"
@@ -84,9 +85,10 @@ class Sql(Workload):
         self._start: Callable[[], database.Instance] | None = None
 
     def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
-        return super().requires(parameters, assets) + database.reasons(
-            self.name, str(parameters["server"])
-        )
+        kind = str(parameters["server"])
+        reasons = super().requires(parameters, assets) + database.reasons(self.name, kind)
+        server = (binaries := database.find(kind)) and binaries.server
+        return reasons + (unfit(self.name, server.name, server) if server else [])
 
     def check(self, parameters: Parameters) -> None:
         rows, threads = int(parameters["rows"]), int(parameters["threads"])

@@ -14,15 +14,12 @@ from pathlib import Path, PurePath
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Assets, Parameters, Workload, WorkloadError
+from workloads.base import Assets, Parameters, Workload, WorkloadError, unfit
 
 COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 
 # The usual block of ext4 and xfs; a folder takes at least one.
 BLOCK_BYTES = 4096
-# GNU tar's header and unit of data, and its record, to which it pads (manual, "Basic Tar Format").
-TAR_BLOCK_BYTES, TAR_RECORD_BYTES = 512, 10240
-GZIP_LEAST_BYTES = 18  # header and trailer
 
 ONLY = Parameter(
     "only", "", "", "shell pattern of the archive's members to use; empty: all of them"
@@ -52,9 +49,9 @@ class OnTree(Workload):
             suffix = compression(assets[asset])
         except WorkloadError as error:
             return [*reasons, f"{self.name} cannot use the asset {asset}: {error}"]
-        if suffix and programs.find(COMPRESSORS[suffix]) is None:
-            program = COMPRESSORS[suffix]
-            reasons.append(f"{self.name} needs the program {program}: install its package.")
+        for choice in sorted({suffix, str(parameters.get("recompress"))} & COMPRESSORS.keys()):
+            program = COMPRESSORS[choice]
+            reasons += unfit(self.name, program, programs.find(program))
         return reasons
 
 
@@ -68,15 +65,14 @@ def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
 class Contents:
     """Contents of a tree: regular `files`, their `size_bytes`, and all `entries` below its root.
 
-    `room_bytes` is the room for its files and folders in whole blocks, `tar_bytes` the size of a
-    tar of it, and `matches` the number of its lines with the searched word.
+    `room_bytes` is the room for its files and folders in whole blocks, and `matches` the number of
+    its lines with the searched word.
     """
 
     files: int = 0
     size_bytes: int = 0
     entries: int = 0
     room_bytes: int = 0
-    tar_bytes: int = 0
     matches: int = 0
 
     @property
@@ -87,6 +83,11 @@ class Contents:
 
 @functools.cache
 def listed(archive: Path, only: str, word: str = "") -> Contents:
+    """Return what `read` does of an asset, which does not change."""
+    return read(archive, only, word)
+
+
+def read(archive: Path, only: str = "", word: str = "") -> Contents:
     """Return an archive's contents, read by Python, independently of the measured tar.
 
     `only` is a pattern of GNU tar's `--wildcards`, which includes everything below a matching
@@ -145,36 +146,11 @@ def size(tree: Path) -> Contents:
 def _contents(
     sizes: Sequence[tuple[str, int]], others: Sequence[str], matches: int = 0
 ) -> Contents:
-    tar_bytes = sum(TAR_BLOCK_BYTES * (1 + -(-size // TAR_BLOCK_BYTES)) for _, size in sizes)
-    tar_bytes += TAR_BLOCK_BYTES * (len(others) + 1)  # one for the tree itself
     return Contents(
         files=len(sizes),
         size_bytes=sum(size for _, size in sizes),
         entries=len(sizes) + len(others),
         room_bytes=sum((size // BLOCK_BYTES + 1) * BLOCK_BYTES for _, size in sizes)
         + BLOCK_BYTES * len(others),
-        tar_bytes=-(-(tar_bytes + 2 * TAR_BLOCK_BYTES) // TAR_RECORD_BYTES) * TAR_RECORD_BYTES,
         matches=matches,
     )
-
-
-def unpacked_bytes(archive: Path, near_bytes: int) -> int:
-    """Return the size of the tar in a compressed archive, from the program that compressed it.
-
-    gzip records the size modulo 4 GiB (RFC 1952): of the possible sizes, the one nearest to
-    `near_bytes`. Raises WorkloadError.
-    """
-    suffix, packed_bytes = compression(archive), programs.size_bytes(archive)
-    if not suffix:
-        return packed_bytes
-    if suffix == "gz":
-        if packed_bytes < GZIP_LEAST_BYTES:
-            return 0
-        with archive.open("rb") as file:
-            file.seek(-4, os.SEEK_END)
-            noted = int.from_bytes(file.read(4), "little")
-        return noted + max(0, round((near_bytes - noted) / 2**32)) * 2**32
-    if suffix == "xz":
-        totals = programs.run(["xz", "--robot", "--list", archive]).splitlines()[-1].split("\t")
-        return int(totals[4])
-    return int(programs.run([COMPRESSORS[suffix], "-dc", archive], ["wc", "-c"]))

@@ -181,6 +181,7 @@ def phase(**accounts: Any) -> Phase:
         ({"planned": {"bytes": 100}, "reported": {"bytes": 100}}, []),
         ({"planned": {"bytes": 100}, "reported": {"bytes": 99}}, ["work-reported"]),
         ({"planned": {"bytes": 101}, "reported": {"bytes": 101}}, ["work-counted"]),
+        ({"planned": {"matches": 1000}, "reported": {"matches": 999}}, ["work-reported"]),
         ({"planned": {"seconds": 1.0}, "reported": {"seconds": 2.0}}, []),
         ({"planned": {"seconds": 1.0}, "reported": {"seconds": 0.5}}, ["work-reported"]),
         ({"disk_bounds": {"read_bytes": Bounds(95)}, "disk_read_bytes": 95}, []),

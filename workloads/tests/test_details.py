@@ -18,7 +18,7 @@ import pytest
 from contract import account
 from contract.tests import programs as stand_ins
 from contract.tests.refusal import Refusal, refuses
-from workloads import database, programs, registry, trees
+from workloads import database, drift_check, programs, registry, trees
 from workloads.base import Needs
 from workloads.tests import contract
 
@@ -285,6 +285,35 @@ def test_the_compressor_of_the_archive_is_required(
     monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
     reasons = registry.load("kernel_grep").requires({}, {"kernel_grep": archive})
     assert "kernel_grep needs the program zstd: install its package." in reasons
+
+
+def test_the_compressor_of_the_new_archive_is_required(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = root / "source.tar"
+    archive.touch()
+    monkeypatch.setenv("PATH", str(root))
+    monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
+    assets = {"kernel_tree": archive}
+    reasons = registry.load("kernel_tree").requires({"recompress": "bz2"}, assets)
+    assert "kernel_tree needs the program bzip2: install its package." in reasons
+
+
+@pytest.mark.parametrize("start", ["#!/bin/sh\n", "\x7fELF"])
+def test_a_script_in_front_of_a_program_is_refused(
+    start: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "dd").write_text(start)
+    (root / "dd").chmod(0o755)
+    monkeypatch.setenv("PATH", str(root))
+    reasons = registry.load("file_io").requires({}, {})
+    assert bool(reasons) == (start == "#!/bin/sh\n")
+
+
+def test_the_report_of_sysbench_from_1_1_on_is_read() -> None:
+    lines = ("Number of threads: 2", "    time elapsed:  1.0004s", "    total number of events: 9")
+    expected = {"threads": 2.0, "seconds": 1.0004, "events": 9.0}
+    assert drift_check.counted("\n".join(lines)) == expected
 
 
 @pytest.fixture
