@@ -103,6 +103,10 @@ _SSH_CODES = {
     "Network is unreachable": "no-network",
     # ssh also reports a key that it cannot load as a denied permission.
     "Load key": "key-file",
+    "REVOKED HOST KEY": "host-key-revoked",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "host-key-changed",
+    # ssh also ends the message of any other refused key with this.
+    "Host key verification failed": "host-key-unknown",
     "Permission denied": "not-admitted",
     "Too many authentication failures": "not-admitted",
     "bad configuration option": "ssh-config",
@@ -112,7 +116,13 @@ _SSH_CODES = {
     "ControlPath too long": "control-path",
     "too long for Unix domain socket": "control-path",
     bounded.TOO_LONG: "answer-too-long",
+    "kex_exchange_identification": "dropped",
+    "Connection closed by": "dropped",
+    "Connection reset by": "dropped",
 }
+# A host's banner may precede the message of ssh.
+MOST_LETTERS = 300
+PROBE = b"fde-probe\n"
 _SUDO_CODES = {
     "a password is required": "sudo-password",
     "a terminal is required": "sudo-password",
@@ -127,6 +137,7 @@ _SUDO_CODES = {
     "I'm afraid I can't do that": "sudo-denied",  # sudo-rs
     "is not in the sudoers file": "sudo-denied",
     "sudo: not found": "sudo-missing",
+    "must have a tty": "sudo-tty",
 }
 
 
@@ -258,7 +269,6 @@ def describe_failure(target: TargetDocument, result: subprocess.CompletedProcess
     """Build the problem of a failed command from the messages of ssh, sudo or our agent."""
     name = address(target)
     stderr = result.stderr.decode(errors="replace").strip()
-    output = " ".join(stderr.split())
 
     def worded(code: str, **facts: str | int) -> Problem:
         return Problem.from_wording(LinkError.WORDINGS, code, facts)
@@ -276,16 +286,25 @@ def describe_failure(target: TargetDocument, result: subprocess.CompletedProcess
         if re.search("No module named '?(agent|contract|instrumentation|workloads)", stderr):
             return Problem.from_wording(ControllerError.wordings(), "no-agent", {"host": name})
         host = name.capitalize() if target.ssh is None else name
+        if target.ssh is not None:
+            echo = bounded.run(ssh(target, ["cat"]), PROBE)
+            if echo.returncode != SSH_FAILED and echo.stdout != PROBE:
+                return worded("login-shell", host=host, user=target.ssh.user, output=repr(last))
         return worded("command-failed", host=host, status=result.returncode, output=last)
-    # ssh also ends the message of a changed key with that of any refused key.
-    for words, describe in (
-        ("REMOTE HOST IDENTIFICATION HAS CHANGED", changed_key),
-        ("Host key verification failed", unknown_key),
-    ):
-        if words in stderr:
-            return describe(name, ssh(target, ["true"]), target.ssh.known_hosts)
+    return _describe_unreached(target, stderr)
+
+
+def _describe_unreached(target: TargetDocument, stderr: str) -> Problem:
+    """Build the problem of a connection that failed from the messages of ssh."""
+    name, argv = address(target), ssh(target, ["true"])
+    if not stderr:  # of some failures ssh speaks only at this level
+        result = bounded.run([argv[0], "-oLogLevel=INFO", *argv[1:]])
+        stderr = result.stderr.decode(errors="replace")
     code = next((code for words, code in _SSH_CODES.items() if words in stderr), "ssh-failed")
-    return worded(code, host=name, output=output or "no output")
+    if describe := {"host-key-changed": changed_key, "host-key-unknown": unknown_key}.get(code):
+        return describe(name, argv, target.ssh.known_hosts if target.ssh else None)
+    output = " ".join(stderr.split())[-MOST_LETTERS:] or "no output"
+    return Problem.from_wording(LinkError.WORDINGS, code, {"host": name, "output": output})
 
 
 PYTHON = ("env", f"PYTHONPATH={HOME}:{HOME}/lib", "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3")

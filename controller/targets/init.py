@@ -11,8 +11,8 @@ import json
 import re
 import secrets as random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from getpass import getpass, getuser
+from dataclasses import dataclass, field, replace
+from getpass import getpass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,7 +22,7 @@ from contract.disks import SurveyedDisk
 from contract.errors import ControllerError
 from contract.files import write, yaml_text
 from contract.plan import TARGET_FORMAT, Filesystem, MeterEntry, SshLink, TargetDocument
-from controller.targets import inventory, playbook
+from controller.targets import inventory, playbook, ssh_link
 from controller.targets.fitness import probe
 from controller.targets.meter_entries import Ask, MeterOptions
 from controller.targets.secrets import PSID_FORM
@@ -66,19 +66,20 @@ class Options:
 
 
 def parse_link(text: str) -> SshLink:
-    """Parse `[USER@]HOST[:PORT]`; the default user is the current one. Users but root need sudo.
+    """Parse `[USER@]HOST[:PORT]`; ssh's configuration has the defaults. Users but root need sudo.
 
     Raises ControllerError.
     """
-    match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+\]|[^\s:@\[\]]+)(?::(\d+))?", text)
+    match = re.fullmatch(
+        r"(?:([^@\s]+)@)?(\[[0-9a-fA-F:]+(?:%\w+)?\]|[^\s:@\[\]]+)(?::(\d+))?", text
+    )
     if match is None or text.startswith("-"):
         raise ControllerError("invalid-host", text=text)
-    try:
-        user = match[1] or getuser()
-    except (KeyError, OSError):  # a user without a name
-        user = "root"
-    host = match[2].strip("[]")
-    return SshLink(host, user, int(match[3] or 22), become=user != "root")
+    port = int(match[3]) if match[3] else None
+    link = ssh_link.link(
+        match[2].strip("[]"), user=match[1], port=port, key=None, arguments={}, become=True
+    )
+    return replace(link, become=link.user != "root")
 
 
 def at_terminal(question: str, hidden: bool) -> str:

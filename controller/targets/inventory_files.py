@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
@@ -20,6 +22,7 @@ from controller.planning.known_names import inventories_beside
 
 _PREFIXES = ("fde_", "ansible_")
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
+_HOST_SUFFIXES = (*_SUFFIXES, ".ini")
 _VARIABLES = ("group_vars", "host_vars")
 _IGNORED = re.compile(r"\.|.*~$")
 _VAULT = b"$ANSIBLE_VAULT;"
@@ -29,13 +32,25 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @cache
-def known_variables() -> frozenset[str]:
-    """Return the names of the variables that our roles and playbooks read."""
+def _names(pattern: str) -> frozenset[str]:
+    """Return the names of a pattern in our roles and playbooks."""
     files = [*ANSIBLE.glob("roles/*/*/main.yml"), *ANSIBLE.glob("playbooks/**/*.yml")]
     texts = (file.read_text(encoding="utf-8") for file in files)
-    return frozenset(
-        name for text in texts for name in re.findall(r"^ *(fde_\w+):", text, re.MULTILINE)
-    )
+    return frozenset(name for text in texts for name in re.findall(pattern, text, re.MULTILINE))
+
+
+def known_variables() -> frozenset[str]:
+    """Return the names of the variables that our roles and playbooks read."""
+    return _names(r"^ *(fde_\w+):")
+
+
+@cache
+def _ansible_sources() -> str:
+    """Return the source of Ansible's own plugins, which has the names of their variables."""
+    spec = find_spec("ansible")
+    folders = (spec and spec.submodule_search_locations) or []
+    files = (file for folder in folders for file in Path(folder).glob("plugins/*/*.py"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
@@ -43,6 +58,16 @@ def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
     variables = known_variables()
     for name in sorted(n for n in names if n.startswith("fde_") and n not in variables):
         yield unknown_name("variable", name, sorted(variables))
+
+
+def _misspelt(name: str) -> Iterator[Problem]:
+    """Yield a problem for a name that nothing reads: ours, or one like Ansible's that we use."""
+    yield from unknown_variables(iter([name]))
+    used = _names(r"\b(ansible_[a-z]+(?:_[a-z]+)*)\b")
+    unusual = name.startswith("ansible_") and name not in used
+    near = get_close_matches(name, used, n=1, cutoff=0.8) if unusual else []
+    if near and not re.search(rf"\b{re.escape(name)}\b", _ansible_sources()):
+        yield unknown_name("variable", name, near)
 
 
 @dataclass(frozen=True)
@@ -76,14 +101,15 @@ class _Entry:
 class InventoryFiles:
     """The variables of an inventory's YAML files with their places.
 
-    INI files, programs, plugins' settings and vaults are left to Ansible.
+    Of INI files only names and contradictions are checked; programs, plugins' settings and vaults
+    are left to Ansible.
     """
 
     def __init__(self, inventory: Path) -> None:
         """Read the files; raises ControllerError with every fault, or if there are none."""
         self._entries: dict[str, list[_Entry]] = defaultdict(list)
         self._problems: list[Problem] = []
-        self._groups: set[str] = set()
+        self._owners: dict[str, set[str]] = {name: set() for name in _VARIABLES}
         self._owned: dict[tuple[str, str], tuple[str, str]] = {}  # text and place by owner
         if not inventory.exists():
             neighbours = inventories_beside(inventory)
@@ -100,11 +126,13 @@ class InventoryFiles:
                 root = self._compose(file)
                 if root is not None:
                     self._read_variables(file, root)
-        groups = {file.stem: file for file in sorted(folder.glob("group_vars/*"))}
-        for group in groups.keys() - self._groups - {"all"}:
-            unread = self._groups - groups.keys()
-            for near in get_close_matches(group, sorted(unread), n=1, cutoff=0.8):
-                self._refuse(groups[group], 1, "group-unread", group=group, nearest=near)
+        for name, owners in self._owners.items():
+            files = {file.stem: file for file in sorted(folder.glob(f"{name}/*"))}
+            unread = sorted(owners - files.keys())
+            for owner in files.keys() - owners - {"all"}:
+                for near in get_close_matches(owner, unread, n=1, cutoff=0.8):
+                    facts = {"kind": name.removesuffix("_vars"), "owner": owner, "nearest": near}
+                    self._refuse(files[owner], 1, "owner-unread", **facts)
         if self._problems:
             raise ControllerError(*self._problems)
 
@@ -164,16 +192,19 @@ class InventoryFiles:
                 self._refuse(entry, 1, "variables-hidden", read=read)
 
     def _read_hosts(self, file: Path) -> None:
-        root = self._compose(file)
+        root = None if file.suffix == ".ini" else self._compose(file)
         keys = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
+        is_ini = not keys and file.suffix in ("", ".ini")
         if {"luks_passphrase", "opal_admin_pin", "sed_psid"} & {*keys}:
             self._refuse(file, 1, "secrets-read")
         elif "plugin" not in keys and (file.suffix or keys) and root is not None:
             self._read_groups(file, root)
+        elif is_ini:
+            self._read_ini(file)
 
     def _read_groups(self, file: Path, node: yaml.Node) -> None:
         for group, body in self._pairs(file, node, "The list of groups"):
-            self._groups.add(group.value)
+            self._owners["group_vars"].add(group.value)
             for section, entries in self._pairs(file, body, f"The group {group.value}"):
                 if section.value == "children":
                     self._read_groups(file, entries)
@@ -181,7 +212,37 @@ class InventoryFiles:
                     self._read_variables(file, entries, f"group {group.value}")
                 elif section.value == "hosts":
                     for host, variables in self._pairs(file, entries, f"hosts of {group.value}"):
+                        self._owners["host_vars"].add(host.value)
                         self._read_variables(file, variables, host.value)
+
+    def _read_ini(self, file: Path) -> None:
+        """Compare the variables of an INI file: Ansible takes the last of two values."""
+        section, kind = "ungrouped", ""
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(map(str.strip, lines), 1):
+            if line.startswith("\ufeff"):
+                self._refuse(file, 1, "byte-order-mark")
+                return
+            if match := re.match(r"\[([^:\]]+):?(\w*)\]", line):
+                section, kind = match[1], match[2]
+                self._owners["group_vars"].add(section)
+            elif kind != "children" and not line.startswith(("#", ";")):
+                self._read_line(f"{file}:{number}", line, f"group {section}" if kind else "")
+
+    def _read_line(self, place: str, line: str, owner: str) -> None:
+        """Read `NAME=VALUE` of an owner, or `HOST NAME=VALUE …`; Ansible reports bad syntax."""
+        try:
+            words = [line] if owner else shlex.split(line, comments=True)
+        except ValueError:
+            return
+        if words and not owner:
+            owner, *words = words
+            self._owners["host_vars"].add(owner.partition(":")[0])
+        for word in words:
+            key, _, value = (part.strip() for part in word.partition("="))
+            if key.startswith(_PREFIXES):
+                self._problems += [_at(place, p) for p in _misspelt(key)]
+                self._compare(owner, key, value, place)
 
     def _read_variables(self, file: Path, node: yaml.Node, owner: str = "") -> None:
         """Read the variables of a file; two values of an `owner`, a host or group, are refused."""
@@ -189,13 +250,12 @@ class InventoryFiles:
             if key.value.startswith(_PREFIXES):
                 if owner:
                     self._compare(owner, key.value, yaml.serialize(value), _place(file, key))
-                for problem in unknown_variables(iter([key.value])):
-                    self._problems.append(_at(_place(file, key), problem))
+                self._problems += [_at(_place(file, key), p) for p in _misspelt(key.value)]
                 self._read_value(file, key.value, value, set())
 
     def _compare(self, owner: str, variable: str, text: str, place: str) -> None:
         first_text, first = self._owned.setdefault((owner, variable), (text, place))
-        if text != first_text:
+        if text.strip() != first_text.strip():
             facts = {"owner": owner, "variable": variable, "first": first}
             self._problems.append(_at(place, _problem("values-differ", **facts)))
 
@@ -242,7 +302,7 @@ class InventoryFiles:
 
 def _host_files(inventory: Path) -> Iterator[Path]:
     if not inventory.is_dir():
-        files = [inventory] if inventory.suffix in _SUFFIXES else []
+        files = [inventory] if inventory.suffix in _HOST_SUFFIXES else []
     else:
         entries = sorted(inventory.iterdir())
         files = [entry for entry in entries if entry.name not in _VARIABLES]
@@ -251,7 +311,7 @@ def _host_files(inventory: Path) -> Iterator[Path]:
             names = inner.relative_to(file.parent).parts
             # As ansible.cfg has it, files of secrets are no inventories.
             ignored = any(_IGNORED.match(name) or name.startswith("secrets") for name in names)
-            if not ignored and inner.suffix in _SUFFIXES and not _is_program(inner):
+            if not ignored and inner.suffix in _HOST_SUFFIXES and not _is_program(inner):
                 yield inner
 
 

@@ -103,11 +103,14 @@ def program(name: str) -> list[str]:
 def _first_complaint(text: str) -> str:
     """Return the most relevant line of the output of an Ansible that ran no task.
 
-    Errors come first. The plugin `auto` complains about any inventory that is for another plugin.
+    The plugin `auto` complains about any inventory that is for another plugin.
     """
-    lines = [line for line in text.splitlines() if "'auto' plugin" not in line]
-    matches = (line for word in ("ERROR", "parse") for line in lines if word in line)
-    return next(matches, "it names no host in the group `targets`.")
+    lines = [line for line in text.splitlines() if "no root 'plugin' key" not in line]
+    words = ("parse inventory with", "ERROR", "parse")
+    matches = (line for word in words for line in lines if word in line)
+    source = re.search("failed to parse inventory source (.+)", text)
+    complaint = next(matches, "it names no host in the group `targets`.")
+    return f"{source[1]}: {complaint}" if source else complaint
 
 
 def _short_folder() -> str:

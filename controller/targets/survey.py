@@ -180,9 +180,10 @@ def _run_script(
     if not begun:
         return result
     if before.strip():
-        words = sentence(before.decode(errors="replace").strip())[:80]
-        host = connection.address(target).capitalize()
-        raise SurveyError("shell-prints", host=host, output=repr(words))
+        words = repr(sentence(before.decode(errors="replace").strip())[:80])
+        user = target.ssh.user if target.ssh else "root"
+        host = connection.address(target)
+        raise connection.LinkError("login-shell", host=host, user=user, output=words)
     return subprocess.CompletedProcess(result.args, result.returncode, printed, result.stderr)
 
 
@@ -191,8 +192,10 @@ def _unanswered(
 ) -> connection.TargetError:
     """Build the error of a script that gave no valid answer."""
     code = _CODES.get(result.returncode)
-    if code is None:
-        return connection.TargetError(connection.describe_failure(target, result))
+    if code in (None, "not-unpacked"):
+        problem = connection.describe_failure(target, result)
+        if code is None or problem.code == "login-shell":
+            return connection.TargetError(problem)
     lines = result.stderr.decode(errors="replace").strip().splitlines()
     return SurveyError(
         code,

@@ -15,6 +15,7 @@ import yaml
 from contract import schema
 from contract.disks import SurveyedDisk
 from contract.plan import SshLink, TargetDocument
+from contract.tests.programs import program
 from contract.tests.refusal import refuses
 from controller.targets import init, inventory, playbook
 from controller.targets.answers import Survey
@@ -184,20 +185,20 @@ def test_a_user_chooses_disks_and_types_the_psid_hidden(
 
 
 @pytest.mark.parametrize(
-    ("uid", "logname", "link"),
+    ("settings", "text", "link"),
     [
-        (0, "alice", SshLink("bench", "alice", become=True)),
-        (0, "", SshLink("bench", "root")),
-        (4_000_000, "", SshLink("bench", "root")),  # a user without a name
+        ("user bob\nport 2222", "bench", SshLink("bench", "bob", 2222, become=True)),
+        ("user bob\nport 2222", "al@bench:22", SshLink("bench", "al", 22, become=True)),
+        ("user root\nport 22", "[fe80::1%eth0]", SshLink("fe80::1%eth0", "root", 22)),
+        ("", "bench", SshLink("bench", "root")),  # a user without a name
     ],
 )
-def test_a_link_without_user_names_the_current_one(
-    uid: int, logname: str, link: SshLink, monkeypatch: pytest.MonkeyPatch
+def test_ssh_configuration_decides_a_missing_user_and_port(
+    settings: str, text: str, link: SshLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.setenv(name, logname)
-    monkeypatch.setattr(os, "getuid", lambda: uid)
-    assert parse_link("bench") == link
+    program(tmp_path / "ssh", f'#!/bin/sh\necho "{settings}"\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert parse_link(text) == link
 
 
 @pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])

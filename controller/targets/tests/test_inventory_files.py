@@ -178,8 +178,58 @@ def test_secrets_that_ansible_would_read_as_hosts_are_refused_unquoted(
 
 def test_variables_of_a_group_that_is_misspelt_are_refused(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, target="fde_turbo: true\n")
-    assert (problem.code, problem.facts["nearest"]) == ("group-unread", "targets")
+    assert (problem.code, problem.facts["nearest"]) == ("owner-unread", "targets")
     assert problems_of(tmp_path, targets="", webservers="") == []
+
+
+def test_variables_of_a_host_that_is_misspelt_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "Bench.yml").write_text("fde_turbo: true\n", encoding="utf-8")
+    (problem,) = problems_of(tmp_path)
+    assert (problem.code, problem.facts["nearest"]) == ("owner-unread", "bench")
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("ansible_hots", 1),
+        ("ansible_becom", 1),
+        ("ansible_ssh_host", 0),
+        ("ansible_become_exe", 0),
+        ("ansible_of_mine", 0),
+    ],
+)
+def test_a_misspelt_variable_of_ansible_is_refused(name: str, count: int, tmp_path: Path) -> None:
+    hosts = f"targets: {{hosts: {{bench: {{{name}: x}}}}}}\n"
+    assert [p.code for p in problems_of(tmp_path, hosts=hosts)] == ["unknown-name"] * count
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("[targets]\nbench ansible_user=al ansible_user=bob", "values-differ", 2),
+        ("[targets]\nbench ansible_user=al # x\nbench ansible_user=bob", "values-differ", 3),
+        ("[a:vars]\nfde_stop = 1\nfde_stop = 2", "values-differ", 3),
+        ("[targets]\nbench ansible_host=other", "values-differ", 2),  # hosts.yml has another
+        ("[targets]\nbench fde_orign=modelled", "unknown-name", 2),
+        ("\ufeff[targets]\nbench", "byte-order-mark", 1),
+    ],
+)
+@pytest.mark.parametrize("name", ["more.ini", "more"])
+def test_a_fault_of_an_ini_file_is_refused_with_its_line(
+    name: str, text: str, code: str, line: int, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+    (problem,) = problems_of(tmp_path)
+    assert problem.code == code
+    assert problem.sentence.startswith(f"{tmp_path / name}:{line}: ")
+
+
+def test_an_ini_file_without_contradictions_passes(tmp_path: Path) -> None:
+    text = "; x\n[targets]\nbench:22 ansible_user='al' fde_stop=[]\nfir ansible_user=bob\n"
+    more = "[targets:children]\nothers\n[targets:vars]\nansible_port = 22\n[others]\nbench\n"
+    (tmp_path / "more.ini").write_text(text + more, encoding="utf-8")
+    assert problems_of(tmp_path) == []
 
 
 ENTRY = "fde_configurations:\n  - name: {}\n    kind: plain\n    disk: plain\n"

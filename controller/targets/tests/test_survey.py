@@ -18,7 +18,6 @@ from contract.tests.refusal import refuses
 from controller.session.target_identity import require_same_target
 from controller.targets import connection
 from controller.targets.survey import (
-    SurveyError,
     TargetAnswer,
     checks_file,
     expected_fingerprints,
@@ -29,6 +28,15 @@ from controller.tests.examples import compiled, facts, resolved, suite, target
 MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
 
 
+@pytest.fixture
+def mute_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an ssh that fails, and says why only at LogLevel=INFO."""
+    at_info = '[ "$1" != -oLogLevel=INFO ] || echo "Connection reset by peer" >&2'
+    program(tmp_path / "ssh", f"#!/bin/sh\n{at_info}\nexit 255\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("mute_ssh")
 @pytest.mark.parametrize(
     ("status", "stderr", "code", "output"),
     [
@@ -38,7 +46,8 @@ MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
         (255, "ssh: connect to host h port 22: No route to host", "no-route", None),
         (255, "root@h: Permission denied (publickey).", "not-admitted", None),
         (255, "something new", "ssh-failed", "something new"),
-        (255, "", "ssh-failed", "no output"),
+        (255, "@@ REVOKED HOST KEY @@ Host key verification failed.", "host-key-revoked", ""),
+        (255, "", "dropped", "Connection reset by peer"),  # as ssh says at LogLevel=INFO
         (3, "first\nmktemp: no room", "command-failed", "mktemp: no room"),
         (3, "", "command-failed", "no output"),
     ],
@@ -49,7 +58,7 @@ def test_ssh_failures_have_a_code_and_one_line(
     result = subprocess.CompletedProcess(["ssh"], status, b"", stderr.encode())
     problem = connection.describe_failure(MACHINE, result)
     assert (problem.code, problem.facts["host"]) == (code, "h")
-    assert problem.facts["output"] == (stderr if output is None else output)
+    assert output == "" or problem.facts["output"] == (stderr if output is None else output)
     assert "\n" not in str(problem)
 
 
@@ -67,15 +76,35 @@ def test_an_unreachable_host_with_unknown_key_has_no_fingerprint() -> None:
     assert problem.code == "host-key-unknown" and "fingerprint" not in problem.facts
 
 
+@pytest.mark.parametrize(
+    ("startup", "status", "output"),
+    [
+        ('echo "Welcome to h"', 0, "'no output'"),  # file transfers would read that too
+        ("exit 1", 1, "'no output'"),
+        ("cat >/dev/null", 97, "'no output'"),
+        ("exec tmux", 1, "'not a terminal'"),
+    ],
+)
+def test_a_login_shell_that_changes_commands_is_refused(
+    startup: str, status: int, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "ssh", f'#!/bin/bash\n{startup}\nexec bash -c "${{@: -1}}"\n')
+    program(tmp_path / "tmux", "#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    stderr = b"not a terminal" if startup == "exec tmux" else b""
+    result = subprocess.CompletedProcess([], status, b"", stderr)
+    problem = connection.describe_failure(MACHINE, result)
+    assert (problem.code, problem.facts["output"]) == ("login-shell", output)
+
+
 def test_output_of_the_login_shell_is_refused_and_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a .bashrc does that greets: file transfers and the clock's link would read that too."""
     program(tmp_path / "ssh", '#!/bin/bash\necho "Welcome to h"\nexec bash -c "${@: -1}"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(SurveyError) as raised:
+    with pytest.raises(connection.LinkError) as raised:
         load(MACHINE, 0)
-    assert (raised.value.code, raised.value.facts["output"]) == ("shell-prints", "'Welcome to h'")
+    assert (raised.value.code, raised.value.facts["output"]) == ("login-shell", "'Welcome to h'")
 
 
 def answer(fingerprint: str | None) -> TargetAnswer:
