@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from contract.schema import COUNT
 
+NORMAL = 1.959963984540054  # the quantile of the normal distribution at 0.975
+
 
 @dataclass(frozen=True)
 class Estimate:

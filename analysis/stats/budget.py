@@ -19,12 +19,11 @@ import scipy  # its parts are loaded when they are used
 
 from analysis.energy.uncertainty import half_width
 from analysis.stats.stats import LEVEL, critical
-from contract.estimates import Estimate
+from contract.estimates import NORMAL, Estimate
 from instrumentation.accuracy import ErrorTerm
 
 Distribution = Literal["Student t", "rectangular", "triangular"]
 SCATTER = "scatter"  # the term of type A: between blocks
-NORMAL = 1.959963984540054  # the quantile of 1 - LEVEL / 2
 CANCELS = 1e-12  # coefficients whose sum is at most this share of their sizes cancel
 # A count and its age differ at both edges of a reading: two rectangles make a triangle.
 AT_BOTH_EDGES = ("count", "update")

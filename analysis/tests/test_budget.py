@@ -15,7 +15,6 @@ from analysis.money import budgets, costs
 from analysis.report.build import BUDGET, build
 from analysis.report.trust_section import meters_section
 from analysis.stats.budget import (
-    NORMAL,
     Budget,
     Reading,
     Row,
@@ -29,7 +28,7 @@ from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL
 from analysis.tests.known import analysed, known
 from analysis.tests.pages import text_of
-from contract.estimates import Estimate
+from contract.estimates import NORMAL, Estimate
 from contract.strict_json import Document
 from instrumentation.accuracy import LINEARITY, POWER_FACTOR, ErrorTerm, read_terms
 from instrumentation.meters.wt310 import WT310

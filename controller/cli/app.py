@@ -13,6 +13,7 @@ import inspect
 import io
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,7 +166,7 @@ def _dispatch(argv: Sequence[str], request: Request) -> int | bool | None:
     except SystemExit as error:  # of Typer or Rich, if the reader of their output is gone
         if isinstance(error.code, str):  # of a module of the user's
             raise
-        return NO_READER
+        return NO_READER if error.code else 0  # after a completion
     if request.interrupt:
         raise request.interrupt
     return status
@@ -294,7 +295,7 @@ def _unexpected(error: BaseException) -> ControllerError:
         features = str(error).partition("not detected:\n")[2].partition("\n")[0].strip()
         remedy = installation.install("polars[rtcompat]")
         return ControllerError("processor-too-old", features=features, remedy=remedy)
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError) or re.match("(partially initialized )?module '", str(error)):
         return ControllerError("library-not-loaded", reason=reason)
     if any(text in str(error) for text in NO_THREAD):
         return ControllerError("memory-refused", reason=reason)

@@ -77,6 +77,11 @@ class Command(PlainHelp, TyperCommand):
     """A command of `fde`, which takes a `Request` as the object of its context."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options: list[Any] = self.make_parser(ctx).parse_args([*args])[2]
+        for option in options:
+            single = not (isinstance(option, TyperArgument) or option.multiple or option.is_flag)
+            if single and options.count(option) > 1:
+                raise typer.BadParameter("It is given twice.", ctx, option)
         rest = super().parse_args(ctx, args)
         if ctx.obj:
             ctx.obj.json = ctx.params.get("as_json", False)

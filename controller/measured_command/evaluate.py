@@ -9,10 +9,7 @@ from statistics import fmean
 
 from analysis.flags import FLAGS, flag_note
 from analysis.report import words
-from analysis.stats.budget import NORMAL, instrument_error
-from analysis.stats.comparison import compare, judge_comparisons
-from analysis.stats.stats import estimate
-from contract.estimates import Estimate
+from contract.estimates import NORMAL, Estimate
 from contract.measured_command import CommandResult, ComponentEnergy, Trial
 from contract.names import as_utf8
 from contract.notes import ContrastResult, Note
@@ -135,12 +132,12 @@ def _component_energy(name: str, trials: Sequence[Trial], rest_s: float) -> Comp
 
 def _interval(values: Sequence[float], error: float = 0.0) -> Estimate | None:
     """Estimate the mean; `error` is a half-width that the scatter does not include."""
-    if not values:
-        return None
+    if len(values) < 2:
+        return Estimate(values[0], n=1) if values else None
+    from analysis.stats.stats import estimate  # NumPy is slow to import
+
     mean = estimate(values)
-    if mean.half_width is None:
-        return mean
-    half_width = math.hypot(mean.half_width, error)
+    half_width = math.hypot(mean.half_width or 0.0, error)
     return replace(mean, low=mean.mean - half_width, high=mean.mean + half_width)
 
 
@@ -152,6 +149,11 @@ def comparisons(
     `terms` are a meter's errors. The intervals include those that do not cancel in a ratio, and the
     error from a counter's steps, because the scatter of runs does not show them.
     """
+    if len(results) < 2:
+        return ()
+    from analysis.stats.budget import instrument_error
+    from analysis.stats.comparison import compare, judge_comparisons
+
     by_block = [{t.block: t for t in r.trials if t.energy_j.get(component)} for r in results]
     computed = []
     for result, trials in zip(results[1:], by_block[1:], strict=True):

@@ -100,10 +100,9 @@ def execute(command: Command, output: int) -> Execution:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a command and its children; kill them at once on another signal."""
     try:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(END_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        pass
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(END_LIMIT_S)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

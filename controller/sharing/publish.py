@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from agent import pack
+from agent.system import lock
 from analysis.report import build, verification
 from analysis.stats.results import Results
 from analysis.suite import group, manifest
@@ -43,15 +44,16 @@ def find_identifying(folder: Path) -> list[Identifying]:
     if group.is_group(folder):
         raise ControllerError("group-not-published", folder=folder)
     suite_id(folder)  # requires a plan of this version, and neither links nor pipes
-    with suite_folder.locked(folder):  # no session is running
-        check = manifest.check(folder)
-        if not check.sealed:
-            raise ControllerError("suite-not-sealed", problem=check.problems[0], folder=folder)
-        if check.problems:
-            raise ControllerError("seal-broken", problem=check.problems[0])
-        if files := identifying_data.files_with_secrets(folder):
-            raise ControllerError("secret-inside", file=files[0], folder=folder)
-        return identifying_data.find_identifying(folder)
+    if process := lock.holder(folder / suite_folder.LOCK):  # the folder may be read-only
+        raise ControllerError("suite-in-use", suite_dir=folder, holder=f"process {process}")
+    check = manifest.check(folder)
+    if not check.sealed:
+        raise ControllerError("suite-not-sealed", problem=check.problems[0], folder=folder)
+    if check.problems:
+        raise ControllerError("seal-broken", problem=check.problems[0])
+    if files := identifying_data.files_with_secrets(folder):
+        raise ControllerError("secret-inside", file=files[0], folder=folder)
+    return identifying_data.find_identifying(folder)
 
 
 MOST_FILES = 3  # that are named for each text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import os
 import re
@@ -15,10 +14,9 @@ from pathlib import Path
 
 from contract import bounded
 from contract.errors import ControllerError
-from contract.plan import TargetDocument
+from contract.plan import SshLink, TargetDocument
 from contract.private import PASSWORD_FILE, read_secret
 from contract.problem import Problem, wordings_of
-from controller.targets.host_keys import changed_key, unknown_key
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
@@ -41,58 +39,27 @@ class LinkError(TargetError):
 # user's configuration still decides the route (ProxyJump, ProxyCommand, HostName), the keys, and
 # the files of known hosts and the name in them (HostKeyAlias): a key must be in them.
 STRICT = (
+    "IgnoreUnknown=*",  # some of these are only in versions since 8.5 or 8.7, or in a patch of them
     "StrictHostKeyChecking=yes",
     "NoHostAuthenticationForLocalhost=no",
     "VerifyHostKeyDNS=no",
+    "KnownHostsCommand=none",
     "UpdateHostKeys=no",
+    "GSSAPIKeyExchange=no",  # by which Kerberos authenticates a host instead of its key
+    "GSSAPITrustDns=no",
+    "GSSAPIDelegateCredentials=no",
     "ForwardAgent=no",
     "ForwardX11=no",
-    "GSSAPIDelegateCredentials=no",
     "ClearAllForwardings=yes",
     "Tunnel=no",
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
-)
-# The same for options that only some versions have: OpenSSH since 8.5 or 8.7, or the patch of
-# Debian and Fedora by which Kerberos authenticates a host instead of its key.
-STRICT_IF_KNOWN = (
-    "KnownHostsCommand=none",
     "StdinNull=no",
     "ForkAfterAuthentication=no",
-    "GSSAPIKeyExchange=no",
-    "GSSAPITrustDns=no",
 )
 # An open connection at a path that the user chose may lead to another machine.
 UNSHARED = ("ControlMaster=no", "ControlPath=none")
-
-
-def strict_options() -> tuple[str, ...]:
-    """Return the options of ssh that override the user's configuration."""
-    return (*STRICT, *_known_options(STRICT_IF_KNOWN))
-
-
-def _known_options(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of `options` that this machine's ssh knows; it fails on any other."""
-    ssh = shutil.which("ssh")
-    unknown = _unknown_names(ssh, options) if ssh else ()
-    return tuple(option for option in options if option.partition("=")[0].lower() not in unknown)
-
-
-@functools.cache
-def _unknown_names(ssh: str, options: tuple[str, ...]) -> frozenset[str]:
-    """Ask ssh which options it does not know; return their names in lower case.
-
-    If ssh does not answer, none counts as unknown: leaving one out would weaken the connection.
-    """
-    ask = [ssh, "-G", "-F", "/dev/stdin", "host"]
-    try:
-        result = bounded.run(ask, "\n".join(options).encode(), limit_s=5)
-    except (OSError, subprocess.TimeoutExpired):
-        return frozenset()
-    words = result.stderr.decode(errors="replace").lower()
-    return frozenset(re.findall(r"bad configuration option: (\w+)", words))
-
 
 # Codes of our messages, by a part of the message of OpenSSH's client or of sudo.
 _SSH_CODES = {
@@ -152,18 +119,18 @@ def ssh(target: TargetDocument, remote: Sequence[str]) -> list[str]:
     assert link is not None
     # Detect a dead link within 20 s; otherwise everything waits as long as TCP retries.
     alive = ("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
-    ours = ("BatchMode=yes", "LogLevel=ERROR", *_known_options(("SessionType=default",)), *alive)
+    ours = ("BatchMode=yes", "LogLevel=ERROR", "SessionType=default", *alive)
     argv = ["ssh"]
-    for option in (*strict_options(), *UNSHARED, *ours):
-        argv += ["-o", option]
-    if link.known_hosts:
-        file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
-        argv += ["-o", f"UserKnownHostsFile={file}"]
-    for option in link.options:
+    for option in (*STRICT, *UNSHARED, *ours, *_link_options(link)):
         argv += ["-o", option]
     if link.key:
         argv += ["-o", "IdentitiesOnly=yes", "-i", link.key]
     return [*argv, "-p", str(link.port), f"{link.user}@{link.host}", quote_command(remote)]
+
+
+def _link_options(link: SshLink) -> list[str]:
+    file = json.dumps(link.known_hosts, ensure_ascii=False)  # unquoted it is a list
+    return [f"UserKnownHostsFile={file}", *link.options] if link.known_hosts else [*link.options]
 
 
 def quote_command(remote: Sequence[str]) -> str:
@@ -301,10 +268,16 @@ def _describe_unreached(target: TargetDocument, stderr: str) -> Problem:
         result = bounded.run([argv[0], "-oLogLevel=INFO", *argv[1:]])
         stderr = result.stderr.decode(errors="replace")
     code = next((code for words, code in _SSH_CODES.items() if words in stderr), "ssh-failed")
-    if describe := {"host-key-changed": changed_key, "host-key-unknown": unknown_key}.get(code):
-        return describe(name, argv, target.ssh.known_hosts if target.ssh else None)
     output = " ".join(stderr.split())[-MOST_LETTERS:] or "no output"
-    return Problem.from_wording(LinkError.WORDINGS, code, {"host": name, "output": output})
+    facts = {"host": name, "output": output}
+    if link := target.ssh:  # ssh itself shows a new key, and writes it where it is looked for
+        words = [f"-o{option}" for option in ("StrictHostKeyChecking=ask", *_link_options(link))]
+        words += [f"-i{link.key}"] if link.key else []
+        facts["login"] = shlex.join(["ssh", *words, f"-p{link.port}", f"{link.user}@{link.host}"])
+        entry = link.host if link.port == 22 else f"[{link.host}]:{link.port}"
+        removal = re.search("ssh-keygen -f .+ -R .+", stderr)
+        facts["removal"] = removal[0].strip() if removal else f"ssh-keygen -R {shlex.quote(entry)}"
+    return Problem.from_wording(LinkError.WORDINGS, code, facts)
 
 
 PYTHON = ("env", f"PYTHONPATH={HOME}:{HOME}/lib", "PYTHONSAFEPATH=1", "PYTHONUTF8=1", "python3")

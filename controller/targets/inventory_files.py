@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 
 import yaml
@@ -39,23 +39,17 @@ def _names(pattern: str) -> frozenset[str]:
     return frozenset(name for text in texts for name in re.findall(pattern, text, re.MULTILINE))
 
 
-def known_variables() -> frozenset[str]:
-    """Return the names of the variables that our roles and playbooks read."""
-    return _names(r"^ *(fde_\w+):")
-
-
 @cache
 def _ansible_sources() -> str:
     """Return the source of Ansible's own plugins, which has the names of their variables."""
-    spec = find_spec("ansible")
-    folders = (spec and spec.submodule_search_locations) or []
-    files = (file for folder in folders for file in Path(folder).glob("plugins/*/*.py"))
+    folder = Path(str(distribution("ansible-core").locate_file("ansible")))
+    files = folder.glob("plugins/*/*.py")
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
     """Yield a problem for each name of ours that nothing reads."""
-    variables = known_variables()
+    variables = _names(r"^ *(fde_\w+):")
     for name in sorted(n for n in names if n.startswith("fde_") and n not in variables):
         yield unknown_name("variable", name, sorted(variables))
 

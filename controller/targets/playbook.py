@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from configparser import ConfigParser
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -27,7 +26,6 @@ from contract.plan import TargetDocument, read_target
 from contract.private import PASSWORD_FILE
 from contract.problem import Problem, wordings_of
 from contract.strict_json import Document
-from controller.targets import connection
 from controller.targets.inventory_files import InventoryFiles
 
 log = logging.getLogger(__name__)
@@ -136,10 +134,6 @@ def environment() -> Iterator[dict[str, str]]:
         or name.startswith("ANSIBLE_VAULT_")
         or name == PASSWORD_FILE
     }
-    settings = ConfigParser(interpolation=None)
-    settings.read(ANSIBLE / "ansible.cfg", encoding="utf-8")
-    ssh_args = settings["ssh_connection"]["ssh_args"]
-    strict = [f"-o {option}" for option in connection.strict_options() if option not in ssh_args]
     collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH") or os.pathsep.join(_COLLECTIONS)
     with tempfile.TemporaryDirectory(prefix="fde-cp-", dir=_short_folder()) as folder:
         yield {
@@ -149,7 +143,6 @@ def environment() -> Iterator[dict[str, str]]:
             "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(SHARE), collections]),
             "ANSIBLE_HOME": folder,
             "ANSIBLE_SSH_CONTROL_PATH_DIR": folder,
-            "ANSIBLE_SSH_ARGS": " ".join([*strict, ssh_args]),
             "FDE_BUILD": str(build_folder().absolute()),
             "FDE_TARGETS": str(Path(folder) / "targets"),
             "PYTHONPATH": python_path(),

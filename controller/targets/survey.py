@@ -17,7 +17,6 @@ from agent.preflight import Facts
 from contract import schema, strict_json
 from contract.disks import DiskAnswer
 from contract.files import short_digest, write_json
-from contract.names import sentence
 from contract.places import build_folder
 from contract.plan import Plan, TargetDocument
 from contract.problem import Problem, wordings_of
@@ -169,7 +168,7 @@ def _run_script(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the script on the target and cut off what its login shell prints before.
 
-    Raises SurveyError if the shell prints any text.
+    Raises TargetError if the shell prints any text.
     """
     files = collect()
     if plan:
@@ -180,10 +179,8 @@ def _run_script(
     if not begun:
         return result
     if before.strip():
-        words = repr(sentence(before.decode(errors="replace").strip())[:80])
-        user = target.ssh.user if target.ssh else "root"
-        host = connection.address(target)
-        raise connection.LinkError("login-shell", host=host, user=user, output=words)
+        noise = subprocess.CompletedProcess(result.args, 1, before, b"")
+        raise connection.TargetError(connection.describe_failure(target, noise))
     return subprocess.CompletedProcess(result.args, result.returncode, printed, result.stderr)
 
 

@@ -145,9 +145,7 @@ class TestbedAction(ActionBase):
         if not connection.is_local(target):
             # ssh takes the first value of an option: the site's cannot admit a stranger.
             unshared = () if self.shares_connection else connection.UNSHARED
-            strict = " ".join(
-                f"-o {option}" for option in (*connection.strict_options(), *unshared)
-            )
+            strict = " ".join(f"-o {option}" for option in (*connection.STRICT, *unshared))
             arguments = self._connection.get_option("ssh_args") or ""
             if not arguments.startswith(strict):
                 self._connection.set_option("ssh_args", f"{strict} {arguments}")

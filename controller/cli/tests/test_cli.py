@@ -33,6 +33,7 @@ from controller.cli.app import guarded, main
 from controller.cli.options import newest
 from controller.session import session
 from controller.session.session import run as run_session
+from controller.sharing import sandbox
 from controller.targets import connection, fitness, init, prove, secrets, survey
 from controller.targets.answers import Survey
 from controller.targets.connection import TargetError
@@ -498,10 +499,43 @@ def test_the_library_raises_where_polars_would_crash(tmp_path: Path) -> None:
     assert completed.returncode == 1 and "RuntimeWarning: Missing required" in completed.stderr
 
 
-def test_measuring_a_command_needs_neither_polars_nor_scipys_functions() -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["plan -i a -i b --suite smoke", "measure -r 2 --runs 3 -- true", "report -i a --inventory b"],
+)
+def test_an_option_given_twice_is_refused(words: str) -> None:
+    assert main(words.split()) == 2
+
+
+def test_options_that_may_be_repeated_pass() -> None:
+    assert main(["plan", "-c", "plain", "-c", "opal", "--help"]) == 0
+
+
+def test_completing_a_word_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"_FDE_COMPLETE": "complete_bash", "COMP_WORDS": "fde pl", "COMP_CWORD": "1"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert main([]) == 0
+
+
+def test_a_package_without_its_contents_is_not_the_fault_of_a_bundle(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with a file `numpy.py` in front of the package."""
+    monkeypatch.setenv(sandbox.IS_BOUNDED, "1")
+
+    def shadowed() -> NoReturn:
+        raise AttributeError("module 'numpy' has no attribute 'int8'")
+
+    assert guarded(shadowed) == 1
+    assert "A library cannot be loaded" in capsys.readouterr().err
+
+
+def test_measuring_one_run_needs_neither_polars_nor_numpy() -> None:
     code = (
-        "import sys, controller.cli.app, controller.measured_command.measure;"
-        "sys.exit(bool({'polars', 'scipy.special'} & set(sys.modules)))"
+        "import sys, controller.cli.app, controller.measured_command.measure as measure;"
+        "measure.evaluate._interval([1.0]);"
+        "sys.exit(bool({'polars', 'scipy', 'numpy'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 

@@ -148,7 +148,6 @@ def resolved(folder: Path, connection: str, variables: str) -> dict[str, str]:
         ("ansible_host=10", "", "not-text", "ansible_host is 10, must be text or null (quote it)."),
         ("ansible_port=99999", "", "type", "ansible_port is 99999, must be a whole number at"),
         ("ansible_port=ssh", "", "type", "ansible_port is 'ssh'. Correct it."),
-        ("fde_notfy={}", "", "unknown-name", "'fde_notfy'; did you mean fde_notify?"),
         ("", "fde_governor: 7\n", "text-changed", "fde_governor is written 7, which YAML reads"),
         ("", "fde_turbo: sometimes\n", "type", ": argument 'fde_turbo'"),
     ],

@@ -70,10 +70,25 @@ def test_a_login_shell_that_refuses_is_quoted() -> None:
     assert (problem.code, problem.facts["output"]) == ("command-failed", words)
 
 
-def test_an_unreachable_host_with_unknown_key_has_no_fingerprint() -> None:
-    result = subprocess.CompletedProcess(["ssh"], 255, b"", b"Host key verification failed.")
-    problem = connection.describe_failure(MACHINE, result)
-    assert problem.code == "host-key-unknown" and "fingerprint" not in problem.facts
+@pytest.mark.parametrize(
+    ("stderr", "code", "removal"),
+    [
+        ("", "host-key-unknown", "ssh-keygen -R '[h]:1'"),
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED!\n", "host-key-changed", "ssh-keygen -R '[h]:1'"),
+        (
+            "IDENTIFICATION HAS CHANGED!\n  remove with:\n  ssh-keygen -f '/k' -R 'h'\n",
+            "host-key-unknown",
+            "ssh-keygen -f '/k' -R 'h'",
+        ),
+    ],
+)
+def test_a_refused_host_key_has_the_command_that_shows_it(
+    stderr: str, code: str, removal: str
+) -> None:
+    words = f"{stderr}Host key verification failed.".encode()
+    problem = connection.describe_failure(MACHINE, subprocess.CompletedProcess([], 255, b"", words))
+    assert problem.code == code and problem.facts["removal"] == removal
+    assert problem.facts["login"] == "ssh -oStrictHostKeyChecking=ask -p1 root@h"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +117,7 @@ def test_output_of_the_login_shell_is_refused_and_quoted(
 ) -> None:
     program(tmp_path / "ssh", '#!/bin/bash\necho "Welcome to h"\nexec bash -c "${@: -1}"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(connection.LinkError) as raised:
+    with pytest.raises(connection.TargetError) as raised:
         load(MACHINE, 0)
     assert (raised.value.code, raised.value.facts["output"]) == ("login-shell", "'Welcome to h'")
 
