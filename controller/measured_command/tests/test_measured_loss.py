@@ -17,6 +17,7 @@ import pytest
 
 from contract.interrupts import ENDING
 from contract.places import ROOT
+from controller.measured_command import execute
 from controller.measured_command.tests.benches import Bench, adding
 from instrumentation.tests.trees import TREES
 
@@ -98,6 +99,13 @@ class Started(Bench):
 def bench(tmp_path: Path) -> Started:
     TREES["one socket"].lay_out(tmp_path / "powercap")
     return Started(tmp_path)
+
+
+def test_ending_a_command_that_has_ended_raises_nothing() -> None:
+    with subprocess.Popen(["true"], start_new_session=True) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED)
+        execute._end(process)
+    assert process.returncode is not None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -304,6 +305,19 @@ def test_a_bundle_goes_through_a_pipe_and_no_device_is_replaced(
     fde("publish", suite, "--out", pipe)
     reader.join()
     assert received == [bundle.read_bytes()] and pipe.is_fifo()
+
+
+def test_a_suite_is_published_from_a_folder_without_locks_and_stays_unchanged(
+    suite: Path, tmp_path: Path, fde: Fde, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    copy = tmp_path / suite.name
+    shutil.copytree(suite, copy, ignore=shutil.ignore_patterns(".lock"))
+    fde("publish", copy, "--out", tmp_path / "b.tar.gz")
+    assert not (copy / ".lock").exists()
 
 
 def test_unsealed_used_or_secret_suites_are_not_published(
