@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ def link(
 
     For a missing user or port, ssh's configuration decides. Raises ControllerError.
     """
+    if not re.fullmatch(r"[\w.:%][\w.:%-]*", host):
+        raise ControllerError("ssh-host", host=host)
     options = tuple(
         option for name, text in arguments.items() for option in _options(name, text or "")
     )
@@ -51,7 +54,10 @@ def link(
 
 def _options(variable: str, text: str) -> Iterator[str]:
     """Convert arguments of ssh into options `NAME=VALUE`; raises ControllerError."""
-    words = iter(shlex.split(text))
+    try:
+        words = iter(shlex.split(text))
+    except ValueError:  # a quote that is not closed
+        raise ControllerError("ssh-argument", argument=text, variable=variable) from None
     for word in words:
         if word in FLAGS:
             yield FLAGS[word]

@@ -25,7 +25,18 @@ def test_missing_settings_come_from_ssh_and_its_arguments() -> None:
     )
 
 
-@pytest.mark.parametrize("argument", ["-F", "--", "gate"])
+@pytest.mark.parametrize("host", [" h ", "ssh://h", "al@h", "-oProxyCommand=x", ""])
+def test_what_is_no_host_is_refused(host: str) -> None:
+    with refuses("ssh-host", host=host):
+        link(host, user="u", port=1, key=None, arguments={}, become=False)
+
+
+@pytest.mark.parametrize("host", ["h", "h-1.example.org.", "192.0.2.1", "fe80::1%eth0", "bänk"])
+def test_names_and_addresses_are_hosts(host: str) -> None:
+    assert link(host, user="u", port=1, key=None, arguments={}, become=False).host == host
+
+
+@pytest.mark.parametrize("argument", ["-F", "--", "gate", "-o 'x"])
 def test_an_unsupported_ssh_argument_is_refused(argument: str) -> None:
     with refuses("ssh-argument", argument=argument, variable="ansible_ssh_args"):
         arguments = {"ansible_ssh_args": argument}
