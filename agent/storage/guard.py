@@ -236,6 +236,9 @@ def check_still(disk: Disk, approved: DiskFacts) -> DiskFacts:
     Raises GuardError.
     """
     facts = gather(disk)
+    if facts.path is None:  # it was unplugged while it was looked at: is another one there now?
+        devices.settle()
+        facts = gather(disk)
     _refuse(refusals(disk, facts))
     refuse_changed(disk, approved, facts)
     return facts

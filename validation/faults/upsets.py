@@ -15,7 +15,7 @@ HANGS, HANG_LIMIT_S = 2, 40.0
 # NVMe gives a command 30 s (nvme_core.io_timeout): each stays below, so that the kernel waits.
 SLOW_MS = 20_000
 SLOW_S = 240.0
-FAKE_DD = "/usr/local/bin/dd"
+FAKE_SHELL = "/usr/local/bin/sh"
 HANG_FILE = "/run/fde-fault-hang"
 HANGING = Small(loads=(FILE_IO,), run_limit_s=HANG_LIMIT_S)
 CTRL_C_STATES = ("running", "proving", "suite-finished")
@@ -65,14 +65,14 @@ def _drive(trial: Trial, outcome: Outcome) -> None:
 
 
 def _run_hangs(trial: Trial, outcome: Outcome) -> None:
-    """Replace the workload's program by one that sleeps for ever, twice."""
+    """Let the shell that runs the workload's script sleep for ever, twice."""
     outcome.wanted = HANGS
     script = (
         "#!/bin/sh\n"
-        f'if [ "$1" != --version ] && rm {HANG_FILE} 2>/dev/null; then exec sleep 100000; fi\n'
-        'exec /usr/bin/dd "$@"\n'
+        f'[ "${{1#/}}" != "$1" ] && rm {HANG_FILE} 2>/dev/null && exec sleep 100000\n'
+        'exec /bin/sh "$@"\n'
     )
-    trial.scene.ssh(f"cat > {FAKE_DD} && chmod 755 {FAKE_DD}", stdin=script.encode())
+    trial.scene.ssh(f"cat > {FAKE_SHELL} && chmod 755 {FAKE_SHELL}", stdin=script.encode())
     try:
         for _ in range(HANGS):
             trial.mark()
@@ -83,7 +83,7 @@ def _run_hangs(trial: Trial, outcome: Outcome) -> None:
             line = trial.wait_state("void")
             trial.say(f"a program of {line.entry.run_id} hung: {line.entry.detail}")
     finally:
-        trial.scene.ssh(f"rm -f {FAKE_DD} {HANG_FILE}")
+        trial.scene.ssh(f"rm -f {FAKE_SHELL} {HANG_FILE}")
 
 
 def _kernel_hangs(trial: Trial, outcome: Outcome) -> None:
