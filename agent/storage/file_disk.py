@@ -40,14 +40,11 @@ def find_loop(disk: Disk) -> str | None:
 
     Raises FileDiskError if there are several.
     """
-    loops = [name for name in _loops() if devices.loop_file(name) == disk.file]
+    names = sorted(path.parent.name for path in BLOCK.glob("loop*/loop"))
+    loops = [name for name in names if devices.loop_file(name) == disk.file]
     if len(loops) > 1:
         raise _error("attached-twice", disk, loops=", ".join(loops))
     return loops[0] if loops else None
-
-
-def _loops() -> list[str]:
-    return sorted(path.parent.name for path in BLOCK.glob("loop*/loop"))
 
 
 def _error(code: str, disk: Disk, **facts: str | int) -> FileDiskError:

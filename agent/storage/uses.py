@@ -145,21 +145,14 @@ def read_stack(blocks: Path = BLOCK) -> Stack:
             below.add((blocks / name).resolve().parent.name)
         if (blocks / name / "loop").exists():
             try:
-                below.update(filter(None, [_below_loop(name)]))
+                # None for a file of btrfs or overlayfs, whose device number names no disk: its file
+                # system is in use as well, and is found as such.
+                below.update(filter(None, [devices.name_of(number_below_loop(name))]))
             except OSError as error:
                 if error.errno not in _GONE:
                     unknown[name] = errno.errorcode.get(error.errno or 0, str(error))
         lower[name] = frozenset(below)
     return Stack(lower, unknown)
-
-
-def _below_loop(loop: str) -> str | None:
-    """Return the block device that a loop device reads, or that its file is on; raises OSError.
-
-    None for a file of btrfs or overlayfs, whose device number names no disk: its file system is in
-    use as well, and is found as such.
-    """
-    return devices.name_of(number_below_loop(loop))
 
 
 def number_below_loop(loop: str) -> int:
