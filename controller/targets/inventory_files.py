@@ -41,9 +41,9 @@ def _names(pattern: str) -> frozenset[str]:
 
 @cache
 def _ansible_sources() -> str:
-    """Return the source of Ansible's own plugins, which has the names of their variables."""
+    """Return the settings and plugins of Ansible, which name the variables that they read."""
     folder = Path(str(distribution("ansible-core").locate_file("ansible")))
-    files = folder.glob("plugins/*/*.py")
+    files = [folder / "constants.py", *folder.glob("plugins/*/*.py")]
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 

@@ -194,6 +194,13 @@ def test_variables_of_a_host_that_is_misspelt_are_refused(tmp_path: Path) -> Non
         ("ansible_becom", 1),
         ("ansible_ssh_host", 0),
         ("ansible_become_exe", 0),
+        ("ansible_become_method", 0),
+        ("ansible_become_user", 0),
+        ("ansible_become_password", 0),
+        ("ansible_ssh_user", 0),
+        ("ansible_private_key_file", 0),
+        ("ansible_scp_extra_args", 0),
+        ("ansible_password", 0),
         ("ansible_of_mine", 0),
     ],
 )
