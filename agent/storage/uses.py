@@ -350,9 +350,10 @@ def _table_entries() -> Iterator[tuple[Path, str]]:
                     yield table, _plain(fields[column])
     units = ETC / "systemd/system"
     for unit in sorted([*units.glob("*.mount"), *units.glob("*.swap")]):
-        for line in system_text.read(unit).splitlines():
-            if line.startswith("What="):
-                yield unit, line.removeprefix("What=").strip()
+        with suppress(OSError):  # a link to a unit that is gone
+            for line in system_text.read(unit).splitlines():
+                if line.startswith("What="):
+                    yield unit, line.removeprefix("What=").strip()
 
 
 def openers(disk: str) -> list[Use]:

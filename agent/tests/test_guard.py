@@ -554,7 +554,9 @@ def test_a_disk_in_a_table_of_mounts_is_in_use(
     links = {"/dev/sda1", "/dev/disk/by-partuuid/ab-1", r"/dev/disk/by-label/my\x20disk#1"}
     monkeypatch.setattr(uses, "ETC", tmp_path)
     monkeypatch.setattr(devices, "kernel_name", lambda path: "sda1" if path in links else None)
-    (tmp_path / table).parent.mkdir(parents=True, exist_ok=True)
+    units = tmp_path / "systemd/system"
+    units.mkdir(parents=True)
+    (units / "a.mount").symlink_to("gone")
     (tmp_path / table).write_text(f"[Mount]\n{line}\n")
     hows = [use.how for use in uses._named_in_tables(["sda", "sda1"])]
     assert hows == [f"named in {tmp_path / table}"] * is_named
