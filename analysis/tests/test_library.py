@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import numpy as np
@@ -17,7 +18,7 @@ import polars as pl
 import pytest
 
 import analysis
-from analysis import Suite, library
+from analysis import Suite, library, rounding
 from analysis.money import costs
 from analysis.stats.results import Results
 from analysis.tests.faulty_suite import FaultySuite
@@ -150,6 +151,29 @@ def test_numpy_is_imported_with_the_same_rounding_everywhere(first: str) -> None
     command = [sys.executable, "-c", code]
     process = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert process.stdout in ("False\n", "None\n")
+
+
+def test_features_of_the_processor_are_those_that_the_kernel_lists() -> None:
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    assert rounding._has(rounding._SSE4_2) == ("sse4_2" in flags)
+    assert rounding._has(rounding._AVX2) == ("avx2" in flags)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "output"), [("AVX2", "None 2.0\n"), ("SSE4_2", ""), ("", "Haswell 2.0\n")]
+)
+def test_what_crashes_on_an_old_processor_is_not_used(lacks: str, output: str) -> None:
+    code = (
+        "import os; from analysis import rounding as r; "
+        f"r._has = lambda feature: feature != getattr(r, '_{lacks}', None); "
+        "import numpy; print(os.environ.get('OPENBLAS_CORETYPE'), numpy.ones(2) @ numpy.ones(2))"
+    )
+    environ = {**os.environ, "OPENBLAS_CORETYPE": "Haswell"}
+    command = [sys.executable, "-c", code]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "cwd": ROOT, "env": environ}
+    process = subprocess.run(command, check=False, **options)
+    assert process.stdout == output
+    assert ("no SSE4.2" in process.stderr) == (process.returncode != 0) == (lacks == "SSE4_2")
 
 
 @pytest.fixture(scope="module")
