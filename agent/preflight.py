@@ -25,11 +25,7 @@ PACKAGES = (
 )
 # What each choice of fde_database is called; any one of the servers will do where none is chosen.
 SERVERS = ("mariadb-server", "mysql-server")
-DATABASES = {
-    "mariadb": "mariadb-server",
-    "mysql": "mysql-server",
-    "any": "default-mysql-server",
-}
+DATABASES = {"mariadb": "mariadb-server", "mysql": "mysql-server", "any": "default-mysql-server"}
 # What disks that are files need, by program, and Debian's packages of these.
 STORAGE_PROGRAMS = {
     "cryptsetup": "cryptsetup-bin",

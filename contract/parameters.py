@@ -9,14 +9,7 @@ from contract.errors import AgentError
 ParameterValue = int | float | str | bool
 # The largest allowed number by unit, for declarations without `maximum`: larger ones would fill a
 # disk or take a target's time for ever.
-MOST_BY_UNIT = {
-    "": 10_000,
-    "s": 86_400,
-    "ms": 3_600_000,
-    "B": 2**30,
-    "KiB": 2**20,
-    "MiB": 2**24,
-}
+MOST_BY_UNIT = {"": 10_000, "s": 86_400, "ms": 3_600_000, "B": 2**30, "KiB": 2**20, "MiB": 2**24}
 MOST = 10**9
 
 

@@ -24,16 +24,7 @@ from lab.machines import Machine
 from lab.machines.base import OVERLAY, Guest
 from lab.network import Network
 from lab.power_model import rapl_words
-from lab.state import (
-    FORMAT,
-    GIB,
-    LabState,
-    Layout,
-    Process,
-    cache_dir,
-    read_started,
-    require_room,
-)
+from lab.state import FORMAT, GIB, LabState, Layout, Process, cache_dir, read_started, require_room
 
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0

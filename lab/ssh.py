@@ -46,10 +46,7 @@ def make_keys(layout: Layout) -> dict[str, Path]:
     encoded = base64.b64encode(layout.host_key.read_bytes()).decode()
     line = f"f+~ /etc/ssh/ssh_host_ed25519_key 0600 root root - {encoded}\n"
     place.write_text(line, encoding="utf-8")
-    return {
-        "ssh.authorized_keys.root": layout.key.with_suffix(".pub"),
-        "tmpfiles.extra": place,
-    }
+    return {"ssh.authorized_keys.root": layout.key.with_suffix(".pub"), "tmpfiles.extra": place}
 
 
 def where(layout: Layout, network: Network, address: tuple[str, int]) -> SshState:

@@ -223,10 +223,7 @@ def sized(
 
 
 def entry_figures(
-    native: Native,
-    entry: SuiteWorkload,
-    assets: Mapping[str, Path],
-    mib_per_s: float,
+    native: Native, entry: SuiteWorkload, assets: Mapping[str, Path], mib_per_s: float
 ) -> list[Figure]:
     """Return the worst phase of one of the suite's entries, or why it has none.
 

@@ -128,12 +128,7 @@ class Scene:
         return [argv[0], *QUICK, *argv[1:]]
 
     def ssh(
-        self,
-        command: str,
-        *,
-        check: bool = True,
-        stdin: bytes = b"",
-        limit_s: float = SSH_LIMIT_S,
+        self, command: str, *, check: bool = True, stdin: bytes = b"", limit_s: float = SSH_LIMIT_S
     ) -> str:
         """Run a shell command in the guest and return its output. Raises LabError if it fails."""
         argv = self.ssh_argv(["sh", "-c", command])

@@ -38,11 +38,7 @@ NOTHING_LATER = (
 MYSQL_ONLY = ("--mysqlx=OFF", "--innodb-flush-method=O_DIRECT")
 # MariaDB from 11.6 on refuses to write a row that another client wrote since a transaction began,
 # which MySQL waits for; sysbench passes over that error and begins again.
-MARIADB_ONLY = (
-    *NO_TLS,
-    "--aria-pagecache-buffer-size=1M",
-    "--loose-innodb-snapshot-isolation=OFF",
-)
+MARIADB_ONLY = (*NO_TLS, "--aria-pagecache-buffer-size=1M", "--loose-innodb-snapshot-isolation=OFF")
 # How a server logs deviations from its defaults (other than as notes).
 _LOG_PREFIX = re.compile(r"^\d{4}-\d\d-\d\d[T ]+[\d:.]+Z? \d+ \[\w+\] ")
 _FALLBACK = re.compile(r"fall(?:s|ing)? back|\baio\b|io_uring|liburing|io_setup|O_DIRECT", re.I)

@@ -94,8 +94,7 @@ class FileCiphers(Workload):
         largest = max(sizes.values())
         # Besides the samples, an encrypted file, with OAEP a third longer, and a decrypted one.
         return Needs(
-            disk_bytes=sum(sizes.values()) + 3 * largest,
-            memory_bytes=3 * largest + CHILD_BYTES,
+            disk_bytes=sum(sizes.values()) + 3 * largest, memory_bytes=3 * largest + CHILD_BYTES
         )
 
     def prepare(self, context: Context) -> None:

@@ -63,11 +63,7 @@ class FileIo(Workload):
             "warm_seconds", 0.0, "s", "about how long reading from a warm cache continues; 0: once"
         ),
     )
-    small: ClassVar = {
-        "small_files": 2,
-        "small_mib": 1,
-        "large_mib": 2,
-    }
+    small: ClassVar = {"small_files": 2, "small_mib": 1, "large_mib": 2}
     program = "dd (coreutils), started by sh"
     programs = ("dd",)
 

@@ -100,10 +100,7 @@ def _warm_ups(archive: Path) -> list[list[str]]:
 
 
 def _measure(
-    context: Context,
-    phase: str,
-    command: programs.Command,
-    *warm_ups: programs.Command,
+    context: Context, phase: str, command: programs.Command, *warm_ups: programs.Command
 ) -> Work:
     programs.cold_start(context, [command[0], "--version"], ["sync", "--version"], *warm_ups)
     flush: programs.Command = ["sync", "-f", context.disk]

@@ -254,10 +254,7 @@ def _warm_up(context: Context) -> float:
     The decoder is saved with the run, and compared with the requested one.
     """
     clip = context.assets["clip"]
-    command: programs.Command = [
-        *_player(context.parameters),
-        *(*IDENTITY, "-frames", "1", clip),
-    ]
+    command: programs.Command = [*_player(context.parameters), *(*IDENTITY, "-frames", "1", clip)]
     output = programs.run(command, timeout_s=120, home=context.scratch)
     decoder = re.search(r"^ID_VIDEO_CODEC=(\S+)$", output, re.MULTILINE)
     name = decoder[1] if decoder else ""

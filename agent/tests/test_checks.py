@@ -124,9 +124,7 @@ ALWAYS |= {"stolen-time", "disk-link"}
 
 
 def _inspect(
-    place: Machine,
-    between: Callable[[], object] = lambda: None,
-    memory: Memory | None = None,
+    place: Machine, between: Callable[[], object] = lambda: None, memory: Memory | None = None
 ) -> list[Finding]:
     inspection, *_ = inspect_before(place, memory or Memory())
     between()
@@ -242,18 +240,14 @@ def test_a_clock_set_between_two_runs_is_found_in_the_second(
     hour_ns = 3600 * 10**9
     # Both clocks: what the machine slept between two runs does not matter.
     monkeypatch.setattr(
-        time,
-        "clock_gettime_ns",
-        lambda clock: real(clock) + hour_ns * (clock in CLOCKS.values()),
+        time, "clock_gettime_ns", lambda clock: real(clock) + hour_ns * (clock in CLOCKS.values())
     )
     (finding,) = _failed(_inspect(place, memory=memory))
     assert finding.name == "clock" and finding.value == pytest.approx(3600, abs=1)
     assert _failed(_inspect(place, memory=memory)) == []
 
 
-def test_disks_are_read_once_a_run_and_errors_between_runs_are_found(
-    place: Machine,
-) -> None:
+def test_disks_are_read_once_a_run_and_errors_between_runs_are_found(place: Machine) -> None:
     asked = place.root / "asked"
     count = f"echo >>{asked} asked; cat {place.root}/smart.json"
     place = place.with_scene(smartctl=program(place.root / "counting", count))
@@ -354,10 +348,7 @@ def _statistics(page: int, offset: int, value: int, valid: bool = True) -> dict[
         (_ata("", 9, logical_block_size=4096, **_statistics(1, 24, 7)), 7 * 4096),
         ({"nvme_smart_health_information_log": {"data_units_written": 3}}, 1_536_000),
         ({"nvme_smart_health_information_log": {"data_units_written": 0}}, None),
-        (
-            {"nvme_smart_health_information_log": {"data_units_written": 0, "data_units_read": 1}},
-            0,
-        ),
+        ({"nvme_smart_health_information_log": {"data_units_written": 0, "data_units_read": 1}}, 0),
         ({"scsi_error_counter_log": {"write": {"gigabytes_processed": "1.5"}}}, 1_500_000_000),
     ],
 )

@@ -371,9 +371,7 @@ def test_half_made_mappings_are_removed(target: Target) -> None:
         target.lab.ssh("dmsetup remove not-fde-data")
 
 
-def test_leftovers_of_an_agent_killed_while_entering_are_removed(
-    target: Target,
-) -> None:
+def test_leftovers_of_an_agent_killed_while_entering_are_removed(target: Target) -> None:
     target.lab.ssh(
         f"cd /; export PYTHONPATH={CODE}; python3 -m agent storage enter {CASCADE} "
         f"--target {FOLDER}/target.json --secrets {FOLDER}/secrets.json > /dev/null & pid=$!; "

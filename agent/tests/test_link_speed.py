@@ -66,10 +66,7 @@ def test_a_multipath_disk_has_the_links_and_sensors_of_its_controllers(tmp_path:
     device = tmp_path / "class/block/nvme0n1/device"
     assert disks.links(context) == {"S1": "16.0 GT/s PCIe, x4 + 8.0 GT/s PCIe, x4"}
     assert disks.temperatures_c(context) == {"S1": 41.0}
-    assert [link_speed(path) for path in controllers(device)] == [
-        "16.0 GT/s PCIe",
-        "8.0 GT/s PCIe",
-    ]
+    assert [link_speed(path) for path in controllers(device)] == ["16.0 GT/s PCIe", "8.0 GT/s PCIe"]
     before = disks.links(context)
     (tmp_path / "devices/pci0/0000:01:00.0/current_link_speed").write_text("2.5 GT/s PCIe\n")
     current = disks.links(context)

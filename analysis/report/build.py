@@ -9,14 +9,7 @@ from pathlib import Path
 from analysis.flags import reserves
 from analysis.money import budgets
 from analysis.published.tables import csv_tables
-from analysis.report import (
-    first_page,
-    questions_section,
-    render,
-    tables,
-    trust_section,
-    view,
-)
+from analysis.report import first_page, questions_section, render, tables, trust_section, view
 from analysis.report.sections import Report
 from analysis.report.view import Blocks
 from analysis.spreadsheet import csv_bytes

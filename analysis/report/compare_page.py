@@ -98,10 +98,7 @@ def _answer(pair: Compared, letter: str) -> Blocks:
     code = "more" if rose else "less" if fell else "same" if tested else "untested"
     significant = rose or sorted(fell, key=lambda ratio: ratio.ratio)
     verdict = say(
-        f"compare.answer.{code}",
-        letter=letter,
-        count=str(len(significant)),
-        tested=str(tested),
+        f"compare.answer.{code}", letter=letter, count=str(len(significant)), tested=str(tested)
     )
     reason = "."
     for largest in significant[:1]:

@@ -90,9 +90,7 @@ def matrix(results: Results) -> Blocks:
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
     caption = say(
-        "matrix.caption",
-        component=words.name_of(component),
-        baseline=results.suite.base_label,
+        "matrix.caption", component=words.name_of(component), baseline=results.suite.base_label
     )
     if results.suite.by_disk:
         first = results.suite.label(results.suite.baseline)

@@ -345,12 +345,7 @@ def table(
 
 
 def table_of(
-    caption: str,
-    rows: Iterable[Row],
-    columns: Fields[Row],
-    *,
-    words: int = 1,
-    group: bool = False,
+    caption: str, rows: Iterable[Row], columns: Fields[Row], *, words: int = 1, group: bool = False
 ) -> Blocks:
     """Return a table of `rows`, with a function for the text of each column."""
     cells = [[text(row) for text in columns.values()] for row in rows]

@@ -69,10 +69,7 @@ ROWS = [
 def by_block(paper: Results, row: Row, configuration: str) -> npt.NDArray[np.float64]:
     """Return the figure of each block, in their order."""
     runs = paper.energy.filter(
-        component="system",
-        workload=row.workload,
-        phase=row.phase,
-        configuration=configuration,
+        component="system", workload=row.workload, phase=row.phase, configuration=configuration
     )
     return runs.sort("block")[row.column].to_numpy()
 

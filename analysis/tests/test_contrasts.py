@@ -260,9 +260,7 @@ def test_fixed_work_stays_as_it_was_measured(derived: Results) -> None:
     assert not derived.work_notes
 
 
-def test_a_comparison_of_timed_phases_is_per_unit(
-    timed: Results,
-) -> None:
+def test_a_comparison_of_timed_phases_is_per_unit(timed: Results) -> None:
     sides = [Side(workload="file_io", phase=name) for name in ("read-small", "write-small")]
     asked = [
         DeclaredComparison(name=str(per), first=sides[0], second=sides[1], per=per)

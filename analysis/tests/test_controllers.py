@@ -208,9 +208,7 @@ def test_two_recordings_are_verified_and_drawn(clocked: Clocked) -> None:
     assert any("meter0.2/stream.raw was changed" in problem for problem in verify(folder).problems)
 
 
-def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
-    clocked: Clocked,
-) -> None:
+def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(clocked: Clocked) -> None:
     folder, _ = clocked
     meter = folder / "meters" / "meter0"
     described = json.loads((meter / "meter.json").read_text())
@@ -225,9 +223,7 @@ def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
     assert [meter.name for meter in read(folder).meters] == ["meter0", "rig", "rig.2"]
 
 
-def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(
-    clocked: Clocked,
-) -> None:
+def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(clocked: Clocked) -> None:
     folder, truth = clocked
     reboot_controller(folder, between(truth, 4))
     path = folder / "meters" / "meter0.2" / "meter.json"
@@ -238,9 +234,7 @@ def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(
     assert suite.meters[0].samples.records < 2000
 
 
-def test_an_older_suite_without_the_controllers_boot_reads_as_before(
-    clocked: Clocked,
-) -> None:
+def test_an_older_suite_without_the_controllers_boot_reads_as_before(clocked: Clocked) -> None:
     folder, truth = clocked
     path = folder / "meters" / "meter0" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "controller_boot_id": FIRST}))

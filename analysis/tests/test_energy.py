@@ -351,10 +351,7 @@ def rows_of(*records: Any) -> list[tuple[str, str]]:
 
 
 START_WRAPPED = {"own_start": Edge(0, 2000, RANGE_UJ - 1000)}
-WRAPPED = {
-    **START_WRAPPED,
-    "own_end": Edge(RUN_S * 10**9, RUN_S * 10**9 + 2000, OWN_UJ - 1000),
-}
+WRAPPED = {**START_WRAPPED, "own_end": Edge(RUN_S * 10**9, RUN_S * 10**9 + 2000, OWN_UJ - 1000)}
 
 
 @pytest.mark.parametrize(
@@ -375,9 +372,7 @@ WRAPPED = {
     ],
 )
 def test_readers_agree_within_rounding_and_the_time_between_reads(
-    records: list[tuple[Any, ...]],
-    reader: str,
-    counts: tuple[int | None, ...],
+    records: list[tuple[Any, ...]], reader: str, counts: tuple[int | None, ...]
 ) -> None:
     (agreement,) = (a for a in readers.agreements(suite(*records)) if a.reader == reader)
     a = agreement

@@ -29,15 +29,7 @@ from analysis.report import (
     words,
 )
 from analysis.report.sections import Report
-from analysis.report.view import (
-    Answer,
-    Columns,
-    Matrix,
-    Page,
-    Paragraph,
-    Picture,
-    Table,
-)
+from analysis.report.view import Answer, Columns, Matrix, Page, Paragraph, Picture, Table
 from analysis.report.words import PhaseName, parse
 from analysis.stats.comparison import Comparison, judge_comparisons
 from analysis.stats.results import Results, results

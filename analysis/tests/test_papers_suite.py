@@ -16,13 +16,7 @@ import pytest
 
 from analysis.energy.energy import WORK
 from analysis.energy.run_checks import own_shares
-from analysis.report import (
-    first_page,
-    provenance,
-    questions_section,
-    summary_text,
-    tables,
-)
+from analysis.report import first_page, provenance, questions_section, summary_text, tables
 from analysis.report.sections import Report
 from analysis.report.texts import say
 from analysis.stats.contrasts import comparisons, configurations_of, contrasts

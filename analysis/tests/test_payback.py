@@ -19,18 +19,9 @@ PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)
 SAVES = ([3000.0, 3010.0, 3020.0], [2000.0, 2000.0, 2000.0])
 
 
-def reckon(
-    base_j: list[float],
-    sed_j: list[float],
-    assumptions: Assumptions = PAPER,
-) -> Payback:
+def reckon(base_j: list[float], sed_j: list[float], assumptions: Assumptions = PAPER) -> Payback:
     return payback(
-        "kernel_tree",
-        "dmcrypt-aes128",
-        base_j,
-        sed_j,
-        assumptions=assumptions,
-        origin="measured",
+        "kernel_tree", "dmcrypt-aes128", base_j, sed_j, assumptions=assumptions, origin="measured"
     )
 
 

@@ -136,10 +136,7 @@ def empty(folder: Path) -> None:
     ],
 )
 def test_what_it_cannot_say_it_says(
-    copy: Path,
-    damage: Callable[[Path], None],
-    expected: list[str],
-    fde: Fde,
+    copy: Path, damage: Callable[[Path], None], expected: list[str], fde: Fde
 ) -> None:
     damage(copy)
     lines = summary(copy, fde)

@@ -152,10 +152,7 @@ def other_place(lines: Lines) -> Lines:
     ],
 )
 def test_a_journal_that_was_cut_or_reordered_is_found(
-    folder: Path,
-    change: Callable[[Lines], Lines],
-    message: str,
-    again: bool,
+    folder: Path, change: Callable[[Lines], Lines], message: str, again: bool
 ) -> None:
     lines = change(journal(folder))
     write_lines(folder / "journal.jsonl", numbered(lines) if again else lines)

@@ -262,8 +262,7 @@ def test_an_undeclared_window_widens_the_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "late_s"),
-    [("filter_s", 0.03), ("filter_s", 0.1), ("fall_s", 0.01), ("fall_s", 0.03)],
+    ("cause", "late_s"), [("filter_s", 0.03), ("filter_s", 0.1), ("fall_s", 0.01), ("fall_s", 0.03)]
 )
 def test_a_filter_or_a_late_fall_widens_the_bound(cause: str, late_s: float) -> None:
     """The middle of a filtered reading is later by the filter's time constant."""

@@ -303,8 +303,7 @@ def killed_after(bench: Bench, arguments: str, method: str, table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "table"),
-    [pytest.param("Set", "C_PIN", marks=pytest.mark.slow), ("Set", "Locking")],
+    ("method", "table"), [pytest.param("Set", "C_PIN", marks=pytest.mark.slow), ("Set", "Locking")]
 )
 def test_an_agent_killed_between_owning_and_locking(bench: Bench, method: str, table: str) -> None:
     """The drive has our PIN, and nothing else is as it must be."""

@@ -11,9 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-PHASES = {
-    "file-systems": {"write-large", "read-large"},
-}
+PHASES = {"file-systems": {"write-large", "read-large"}}
 
 
 @pytest.mark.parametrize("name", PHASES)

@@ -263,7 +263,7 @@ def test_link_and_host_variables_of_an_inventory_are_used(tmp_path: Path) -> Non
         **{"host": "192.0.2.7", "port": 2200, "user": "alice", "key": "/k", "become": True},
         "known_hosts": "/site/known_hosts",
         "options": [
-            *("ProxyJump=gate", "UserKnownHostsFile=/site/known_hosts", "AddressFamily=inet"),
+            *("ProxyJump=gate", "UserKnownHostsFile=/site/known_hosts", "AddressFamily=inet")
         ],
     }
     (folder / "disks.yml").write_text(f"{disk}{serial}}}}}\n")

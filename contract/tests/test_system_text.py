@@ -57,8 +57,7 @@ def test_no_other_code_decodes_with_a_guessed_encoding(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["p.read_text()", "d.decode(errors='replace')", "subprocess.run(a, text=True)"],
+    "source", ["p.read_text()", "d.decode(errors='replace')", "subprocess.run(a, text=True)"]
 )
 def test_a_guessed_encoding_is_detected(source: str) -> None:
     assert list(_guesses(source)) == [1]

@@ -16,8 +16,7 @@ from contract.errors import ControllerError
 from contract.places import suites_folder
 
 Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print the result as one JSON document; text goes to stderr."),
+    bool, typer.Option("--json", help="Print the result as one JSON document; text goes to stderr.")
 ]
 _INVENTORY = typer.Option(
     "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
@@ -40,8 +39,7 @@ Until = Annotated[
 # A resolved target instead of the inventory's: a group's session of one host.
 Target = Annotated[Path | None, typer.Option(hidden=True)]
 SuiteDir = Annotated[
-    Path | None,
-    typer.Argument(metavar="SUITE_DIR", help="Folder of a suite. Default: the newest."),
+    Path | None, typer.Argument(metavar="SUITE_DIR", help="Folder of a suite. Default: the newest.")
 ]
 SuiteDirs = Annotated[
     list[Path] | None,

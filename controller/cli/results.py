@@ -232,12 +232,10 @@ def payback(
     suite: AnySuite = None,
     *,
     electricity: Annotated[
-        str | None,
-        typer.Option(metavar="PRICE", help="Price of electricity, such as 0.42EUR/kWh."),
+        str | None, typer.Option(metavar="PRICE", help="Price of electricity, such as 0.42EUR/kWh.")
     ] = None,
     extra: Annotated[
-        str | None,
-        typer.Option(metavar="PRICE", help="What the drive costs more, such as 25EUR."),
+        str | None, typer.Option(metavar="PRICE", help="What the drive costs more, such as 25EUR.")
     ] = None,
     machines: Annotated[int | None, typer.Option(min=1, help="Size of the fleet.")] = None,
     hours: Annotated[

@@ -10,14 +10,7 @@ import typer
 
 from contract.command_results import CheckResult
 from contract.errors import ControllerError
-from controller.cli.options import (
-    AnyInventory,
-    Inventory,
-    Scale,
-    Target,
-    suites,
-    words,
-)
+from controller.cli.options import AnyInventory, Inventory, Scale, Target, suites, words
 from controller.cli.output import say, with_json
 
 commands = typer.Typer()
@@ -32,8 +25,7 @@ def check(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Print what it and its preconditioning write to each disk.",
-            autocompletion=suites,
+            help="Print what it and its preconditioning write to each disk.", autocompletion=suites
         ),
     ] = None,
     scale: Scale = None,
@@ -60,8 +52,7 @@ def check(
 @commands.command(rich_help_panel=PREPARE)
 def init(
     inventory: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Folder for hosts.yml and its files."),
+        Path, typer.Argument(metavar="FOLDER", help="Folder for hosts.yml and its files.")
     ],
     *,
     host: Annotated[

@@ -145,9 +145,7 @@ def compile_plan(
             pad_s=round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0,
             watermark=watermark,
             analysis=DeclaredAnalysis(
-                contrasts=tuple(pairs),
-                margin=suite.margin,
-                comparisons=tuple(comparisons),
+                contrasts=tuple(pairs), margin=suite.margin, comparisons=tuple(comparisons)
             ),
             drift_check=drift_check,
             assumptions=target.assumptions,

@@ -231,13 +231,7 @@ def _measure(session: Session) -> Entry:
             return suite_folder.lack_of_room(suite_dir) or silence
 
         loop = FollowLoop(
-            session.plan,
-            session.target,
-            session.agent,
-            board,
-            recorders,
-            session.ending,
-            answers,
+            session.plan, session.target, session.agent, board, recorders, session.ending, answers
         )
         session.ending.begin(old_entries)
         with Hold(session.agent, reason, board.warn):

@@ -71,10 +71,7 @@ def limits(paths: Sequence[Path]) -> tuple[int, int]:
     size_bytes = sum(min(stat.st_size, stat.st_blocks * 512) for stat in stats.values())
     share = max(1.0, size_bytes / _USUAL_BYTES)
     most_bytes = max(_MEMORY_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return (
-        min(round(_CPU_S * share), _MOST_CPU_S),
-        min(round(_MEMORY_BYTES * share), most_bytes),
-    )
+    return (min(round(_CPU_S * share), _MOST_CPU_S), min(round(_MEMORY_BYTES * share), most_bytes))
 
 
 def require_address_space(argv: Sequence[str]) -> None:

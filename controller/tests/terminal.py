@@ -18,10 +18,7 @@ PARTS = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
 
 
 def run(
-    code: str,
-    *arguments: object,
-    columns: int = 80,
-    environment: Mapping[str, str] | None = None,
+    code: str, *arguments: object, columns: int = 80, environment: Mapping[str, str] | None = None
 ) -> list[str]:
     """Return the lines on a terminal after the Python `code` has ended."""
     leader, follower = pty.openpty()

@@ -134,10 +134,7 @@ def _range(index: int, core: Core) -> Object:
         row = core.state.ranges[index]
         columns: Row = {column: int(getattr(row, name)) for column, name in fields.items()}
         events: list[Value] = [*row.lock_on_reset]
-        name, common = (
-            f"Locking_{rules.range_name(index)}",
-            core.state.names.get(uid.hex(), b""),
-        )
+        name, common = (f"Locking_{rules.range_name(index)}", core.state.names.get(uid.hex(), b""))
         return {0: uid, 1: name.encode(), 2: common, **columns, 9: events, 10: key}
 
     def write(values: Row, writer: Writer) -> None:

@@ -7,25 +7,9 @@ import os
 from collections.abc import Callable
 
 from . import schema, uids
-from .calls import (
-    Call,
-    CallRecord,
-    encode_call,
-    encode_result,
-    method_name,
-    parse_call,
-)
+from .calls import Call, CallRecord, encode_call, encode_result, method_name, parse_call
 from .core import Core, Login
-from .packets import (
-    MAX_TABLE_READ_BYTES,
-    Control,
-    Named,
-    Token,
-    TokenError,
-    Value,
-    decode,
-    encode,
-)
+from .packets import MAX_TABLE_READ_BYTES, Control, Named, Token, TokenError, Value, decode, encode
 from .provider import Provider, Writer
 from .uids import MethodError, Status
 

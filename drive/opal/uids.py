@@ -103,10 +103,7 @@ def c_pin(authority: bytes) -> bytes:
 
 C_PIN_MSID = uid(0x0000000B00008402)
 
-LOCKING_ROWS = (
-    uid(0x0000080200000001),
-    *(uid(0x0000080200030000 + n) for n in range(1, RANGES)),
-)
+LOCKING_ROWS = (uid(0x0000080200000001), *(uid(0x0000080200030000 + n) for n in range(1, RANGES)))
 
 
 def key_rows(key_bits: int) -> tuple[bytes, ...]:

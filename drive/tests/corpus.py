@@ -14,13 +14,7 @@ from drive.initiator import Initiator
 from drive.nvme_tcp import COMMON, PDU_COMMAND
 from drive.opal import uids
 from drive.opal.packets import COM_ID, Named, PacketError, unpack
-from drive.tests.opal_host import (
-    OWNER,
-    USER2,
-    OpalSession,
-    lock,
-    own_with_range,
-)
+from drive.tests.opal_host import OWNER, USER2, OpalSession, lock, own_with_range
 from drive.tests.process import PSID, Drive
 from drive.tests.wire import record
 

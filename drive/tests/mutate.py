@@ -8,15 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from drive.opal import schema, uids
-from drive.opal.packets import (
-    COM_ID,
-    Control,
-    Token,
-    TokenError,
-    decode,
-    encode,
-    encode_all,
-)
+from drive.opal.packets import COM_ID, Control, Token, TokenError, decode, encode, encode_all
 from drive.tests.corpus import Corpus
 
 BATCH = 32

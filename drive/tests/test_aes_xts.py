@@ -96,10 +96,7 @@ def test_another_source_is_another_object(tmp_path: Path, monkeypatch: pytest.Mo
     ("compiler", "reason"),
     [
         (None, "there is no cc"),
-        (
-            "echo 'xts.c: fatal error: openssl/evp.h: No such file' >&2; exit 1",
-            "openssl/evp.h",
-        ),
+        ("echo 'xts.c: fatal error: openssl/evp.h: No such file' >&2; exit 1", "openssl/evp.h"),
     ],
     ids=["no compiler", "no header"],
 )

@@ -108,10 +108,7 @@ def test_ownership_is_taken_once(guest_sed: GuestSed) -> None:
     )
     assert flags(guest_sed) == SUPPORTED | LOCKING | ENABLED
     assert guest_sed.ioctl("REVERT_TPR", key(""))["errno"] == errno.EINVAL  # by the kernel
-    guest_sed.ioctls(
-        ("REVERT_TPR", key("\0"), NOT_AUTHORIZED),
-        ("REVERT_TPR", key(), SUCCESS),
-    )
+    guest_sed.ioctls(("REVERT_TPR", key("\0"), NOT_AUTHORIZED), ("REVERT_TPR", key(), SUCCESS))
     assert flags(guest_sed) == SUPPORTED | LOCKING
     guest_sed.ioctls(TAKE_OWNERSHIP, ("PSID_REVERT_TPR", key(guest_sed.psid), SUCCESS))
     guest_sed.ioctls(TAKE_OWNERSHIP)

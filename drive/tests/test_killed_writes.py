@@ -18,14 +18,7 @@ from drive.opal.uids import Status
 from drive.state import DriveState, parse, sweep_leftovers
 from drive.tests.dying import DyingDrive
 from drive.tests.keys import kek_of, opened, range_keys
-from drive.tests.opal_host import (
-    OWNER,
-    USER2,
-    OpalSession,
-    lock,
-    own_with_range,
-    refused,
-)
+from drive.tests.opal_host import OWNER, USER2, OpalSession, lock, own_with_range, refused
 from drive.tests.process import PSID, SIZE_BYTES, Drive, until
 
 NEW = b"another pin"

@@ -125,9 +125,7 @@ def test_only_granted_users_access_the_data_store(owned: Initiator) -> None:
         assert refusal == Status.NOT_AUTHORIZED
 
 
-def test_an_answer_beyond_the_hosts_limit_is_refused(
-    owned: Initiator,
-) -> None:
+def test_an_answer_beyond_the_hosts_limit_is_refused(owned: Initiator) -> None:
     with admin(owned) as session:
         big: list[Value] = [Named(1, 0), Named(2, 9999)]
         refusal = refused(session.call, uids.DATA_STORE, uids.GET, big)

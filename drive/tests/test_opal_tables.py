@@ -8,14 +8,7 @@ from drive.initiator import Initiator
 from drive.opal import schema, uids
 from drive.opal.packets import Named, Value
 from drive.opal.uids import Status
-from drive.tests.opal_host import (
-    OWNER,
-    USER2,
-    OpalSession,
-    msid,
-    refused,
-    set_up_range,
-)
+from drive.tests.opal_host import OWNER, USER2, OpalSession, msid, refused, set_up_range
 from drive.tests.process import Drive
 
 ADMIN1, ADMIN2 = uids.ADMIN_AUTHORITIES[:2]
@@ -132,9 +125,7 @@ def test_a_cell_block_that_means_nothing_is_refused(
 @pytest.mark.conformance(
     "initiator", "Set ACE", "Set Authority", "Set C_PIN", "Authenticate ThisSP", "Set Locking"
 )
-def test_only_specified_rules_can_be_changed(
-    owned: Initiator,
-) -> None:
+def test_only_specified_rules_can_be_changed(owned: Initiator) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         session.set(USERS[2], {5: 1})

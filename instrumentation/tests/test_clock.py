@@ -16,12 +16,7 @@ from hypothesis import strategies as st
 
 from contract.journal import boot_id
 from contract.tests.refusal import refuses
-from instrumentation.clock import (
-    ClockReading,
-    OffsetModel,
-    bound_ns,
-    offset_ns,
-)
+from instrumentation.clock import ClockReading, OffsetModel, bound_ns, offset_ns
 from instrumentation.clock_link import ClockLink, keep_measuring
 
 RESPONDER = [sys.executable, "-m", "instrumentation.clock", "respond"]

@@ -115,10 +115,7 @@ def test_a_damaged_stream_is_refused_and_leaves_the_old_table(tmp_path: Path) ->
     ],
 )
 def test_a_wrong_description_is_one_sentence(
-    tmp_path: Path,
-    described: dict[str, object],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, described: dict[str, object], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = recorded(tmp_path / "meter0", [lines(3)], **described)
     assert main([str(folder)]) == 1

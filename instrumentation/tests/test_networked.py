@@ -392,8 +392,7 @@ REMARKS: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("config", "faults"),
-    [({}, []), ({"reachable": True}, []), ({"reachable": False}, ["no-data"])],
+    ("config", "faults"), [({}, []), ({"reachable": True}, []), ({"reachable": False}, ["no-data"])]
 )
 def test_the_last_power_of_a_device_that_is_offline_is_none(
     config: dict[str, bool], faults: list[str]

@@ -44,9 +44,5 @@ def test_drives_without_power_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(nvme, "identify_controller", deny)
     with pytest.raises(NvmePowerError) as refused:
         NvmeSource.open(tmp_path, tmp_path)
-    assert [*codes, refused.value.code] == [
-        "no-nvme-drive",
-        "no-nvme-power",
-        "nvme-drives-refused",
-    ]
+    assert [*codes, refused.value.code] == ["no-nvme-drive", "no-nvme-power", "nvme-drives-refused"]
     assert not NvmeSource.is_present(tmp_path, tmp_path)

@@ -97,12 +97,7 @@ def test_zones_have_the_names_of_the_powercap_source(tmp_path: Path) -> None:
         ({0: (0, 0), 1: (1, 0)}, ["package-0", "package-1", "package-0/dram", "package-1/dram"]),
         (
             {0: (0, 0), 1: (0, 1)},
-            [
-                "package-0-die-0",
-                "package-0-die-1",
-                "package-0-die-0/dram",
-                "package-0-die-1/dram",
-            ],
+            ["package-0-die-0", "package-0-die-1", "package-0-die-0/dram", "package-0-die-1/dram"],
         ),
     ],
     ids=["two sockets", "two dies"],

@@ -135,10 +135,7 @@ def test_a_power_that_is_no_product_is_doubtful() -> None:
     assert words(fed([encode_line(0, (0, 0)), hurt])) == ["doubtful"]
 
 
-@given(
-    voltage=st.floats(0, 20_000, width=32),
-    current_ma=st.integers(0, 4000),
-)
+@given(voltage=st.floats(0, 20_000, width=32), current_ma=st.integers(0, 4000))
 def test_a_power_by_the_firmwares_arithmetic_is_a_product(voltage: float, current_ma: int) -> None:
     power_mw = int(np.float32(voltage) * np.float32(current_ma) / np.float32(1000))
     assert is_product(int(voltage), current_ma, power_mw)

@@ -54,10 +54,7 @@ PLACES = {
     "battery": _battery,
     "nvme": _nvme,
 }
-NAMES = {
-    "battery": {"battery", "battery/gauge"},
-    "nvme": {"nvme0"},
-}
+NAMES = {"battery": {"battery", "battery/gauge"}, "nvme": {"nvme0"}}
 
 
 def test_every_source_of_the_tree_is_tested() -> None:

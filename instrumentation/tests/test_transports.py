@@ -143,9 +143,7 @@ def _heard(master: int, size: int) -> bytes:
     return received
 
 
-def test_usbtmc_reads_once_after_each_query(
-    instrument: tuple[UsbtmcTransport, int],
-) -> None:
+def test_usbtmc_reads_once_after_each_query(instrument: tuple[UsbtmcTransport, int]) -> None:
     transport, master = instrument
     os.write(master, b"nobody asked\n")
     assert transport.read(0.0)[1] == b""  # a read without a query would block and then fail

@@ -145,10 +145,7 @@ def test_the_first_update_of_a_slow_counter_sets_its_window() -> None:
     """It moves once, long after the opening: a run over that moment has no figure."""
     moved = Event()
     source = PolledSource(
-        {},
-        {"Esocket0": lambda: Reading(0, 0, moved.is_set())},
-        period_s=3600,
-        names=("Esocket0",),
+        {}, {"Esocket0": lambda: Reading(0, 0, moved.is_set())}, period_s=3600, names=("Esocket0",)
     )
     watched = source._watches["Esocket0"]
     while watched.longest_ns < 20 * MS:

@@ -118,10 +118,7 @@ def boots(qemu: str, image: Image, limit_s: float = LIMIT_S) -> bool:
         serial = Path(scratch) / "serial"
         command += ["-serial", f"file:{serial}", "-append", "console=ttyS0 panic=-1"]
         with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
             try:
                 wait_for(lambda: process.poll() is not None or PROOF in _read(serial), limit_s)

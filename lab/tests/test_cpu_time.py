@@ -55,9 +55,7 @@ def parent() -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_ended_children_count_exactly_once(
-    parent: subprocess.Popen[str],
-) -> None:
+def test_ended_children_count_exactly_once(parent: subprocess.Popen[str]) -> None:
     tree = ProcessTree(parent.pid)
     assert parent.stdout is not None
     os.set_blocking(parent.stdout.fileno(), False)

@@ -98,9 +98,7 @@ def test_qmp_commands_succeed_or_raise(tmp_path: Path) -> None:
         qemu.execute(path, "system_reset")
 
 
-def test_qemu_starts_on_an_image_locked_by_user_mode_linux(
-    tmp_path: Path,
-) -> None:
+def test_qemu_starts_on_an_image_locked_by_user_mode_linux(tmp_path: Path) -> None:
     image = Image(tmp_path)
     image.root.write_bytes(bytes(2**20))
     qemu.make_overlay(image, tmp_path / "root.qcow2")
@@ -109,11 +107,7 @@ def test_qemu_starts_on_an_image_locked_by_user_mode_linux(
     with image.root.open("rb") as held:  # as arch/um/os-Linux/file.c locks a disk that it reads
         fcntl.lockf(held, fcntl.LOCK_SH)
         started = subprocess.run(
-            [*command, "-drive", disk],
-            input="quit\n",
-            capture_output=True,
-            text=True,
-            check=False,
+            [*command, "-drive", disk], input="quit\n", capture_output=True, text=True, check=False
         )
     assert started.returncode == 0, started.stderr
 

@@ -12,14 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.tests.refusal import Refusal, refuses
-from lab.power_model import (
-    MODEL_FILE,
-    Activity,
-    DriveActivity,
-    DrivePower,
-    PowerModel,
-    rapl_words,
-)
+from lab.power_model import MODEL_FILE, Activity, DriveActivity, DrivePower, PowerModel, rapl_words
 
 MODEL = PowerModel(
     system_idle_w=10.0,

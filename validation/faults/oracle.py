@@ -126,10 +126,7 @@ def _unnamed(suite_dir: Path, reported: Sequence[Collection[str]]) -> Iterator[s
 
 
 def judge(
-    scene: Scene,
-    suite_dir: Path,
-    observed: Sequence[Entry],
-    reported: Sequence[Collection[str]],
+    scene: Scene, suite_dir: Path, observed: Sequence[Entry], reported: Sequence[Collection[str]]
 ) -> Judgement:
     """Check all four conditions; the analysis must find one code of each of `reported`."""
     final = journal.read(suite_dir / "journal.jsonl")

@@ -39,11 +39,7 @@ def _moves(checks: int, sd: float, suites: int) -> list[Figure]:
     wandering = sd * autoregressive(generator, still.shape, CORRELATION)
     figures = [
         no_more_by_chance(f"false “moved”, {name}", share(_moved(still)), suites, 5),
-        Figure(
-            f"the same by the first and the last check alone, {name}",
-            share(ends),
-            "%",
-        ),
+        Figure(f"the same by the first and the last check alone, {name}", share(ends), "%"),
         Figure(
             f"“moved”, {name}, neighbours' correlation {CORRELATION:g}",
             share(_moved(wandering)),

@@ -106,9 +106,7 @@ EVENTS = tuple(
     for share_of, change in ((0.2, 0.25), (0.1, 0.4))
 )
 OUTLIERS = Scene(
-    "1 % outliers of 10 sd",
-    run_sd=0.006,
-    to_all=lambda g, shape: 0.06 * (g.random(shape) < 0.01),
+    "1 % outliers of 10 sd", run_sd=0.006, to_all=lambda g, shape: 0.06 * (g.random(shape) < 0.01)
 )
 
 

@@ -153,10 +153,7 @@ def _wakes(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floa
 
 
 def records(
-    scene: Scene,
-    meter: Instrument,
-    generator: np.random.Generator,
-    calibration: Calibration = TRUE,
+    scene: Scene, meter: Instrument, generator: np.random.Generator, calibration: Calibration = TRUE
 ) -> pl.DataFrame:
     """Return the stored part of the meter's stream: exponentially delayed, some lost."""
     width_s = meter.period_s * (1 + generator.choice([-SKEW, SKEW]))

@@ -105,10 +105,7 @@ def _twice(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) 
 
 
 def _flags(
-    table: pl.DataFrame,
-    meter: Instrument,
-    generator: np.random.Generator,
-    phase_s: Phase,
+    table: pl.DataFrame, meter: Instrument, generator: np.random.Generator, phase_s: Phase
 ) -> tuple[str, ...]:
     return integrated(table, meter, generator, phase_s, (meter.rest_s, meter.rest_s)).flags
 

@@ -262,10 +262,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
 
 
 def _enact(
-    run: Mapping[str, Any],
-    o: Options,
-    generator: np.random.Generator,
-    power: Power,
+    run: Mapping[str, Any], o: Options, generator: np.random.Generator, power: Power
 ) -> Marks:
     """Add a run: its phases with short rests between them, then the tail."""
     stretches = []

@@ -29,10 +29,7 @@ T = TypeVar("T")
 
 BUNDLE = ROOT / "data" / "examples" / "paper-synthetic.tar.gz"
 START_S, SHOW_S = 60.0, 30.0
-PICTURES = {
-    "costs": "What costs how much",
-    "power": "What does one run look like",
-}
+PICTURES = {"costs": "What costs how much", "power": "What does one run look like"}
 # JupyterLab's own object, the notebook's panel, and its cells in order. Every cell is attached to
 # the page, also those out of sight; nothing asks the network for news.
 APP = "window.jupyterapp.shell.currentWidget"

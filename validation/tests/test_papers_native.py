@@ -32,9 +32,7 @@ def entry(name: str, **parameters: Any) -> SuiteWorkload:
     return SuiteWorkload(name, parameters=parameters)
 
 
-def test_each_phase_of_a_small_run_has_a_share_that_is_neither_none_nor_all(
-    native: Native,
-) -> None:
+def test_each_phase_of_a_small_run_has_a_share_that_is_neither_none_nor_all(native: Native) -> None:
     parameters = registry.complete("file_io", SMALL)
     phases = native.phases(registry.load("file_io"), parameters, {})
     names = ["write-small", "read-small", "write-large", "read-large"]

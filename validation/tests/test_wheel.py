@@ -130,9 +130,7 @@ def test_the_wheel_has_one_package_and_nothing_of_tests(built: tuple[Path, Path]
     assert entry_points.decode().split() == ["[console_scripts]", "fde", "=", SCRIPT]
 
 
-def test_stray_files_and_own_inventories_are_not_packed(
-    built: tuple[Path, Path],
-) -> None:
+def test_stray_files_and_own_inventories_are_not_packed(built: tuple[Path, Path]) -> None:
     """An inventory names hosts and disks."""
     with tarfile.open(built[0]) as sdist:
         listed = next(n for n in sdist.getnames() if n.endswith("egg-info/SOURCES.txt"))

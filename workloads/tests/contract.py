@@ -120,12 +120,7 @@ class Phases:
             Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
-def context_for(
-    root: Path,
-    phases: Phases,
-    assets: Assets,
-    parameters: Parameters,
-) -> Context:
+def context_for(root: Path, phases: Phases, assets: Assets, parameters: Parameters) -> Context:
     """Return a context with empty directories for disk, scratch, shared and kept below `root`."""
     folders = {name: root / name for name in FOLDERS}
     for folder in folders.values():

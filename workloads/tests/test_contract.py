@@ -77,11 +77,7 @@ def test_missing_programs_and_assets_are_named_with_the_remedy(
 
 @pytest.mark.parametrize(("name", "program"), FAILING)
 def test_a_failing_program_ends_the_run_with_its_message(
-    name: str,
-    program: str,
-    assets: dict[str, Path],
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, program: str, assets: dict[str, Path], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_unless_possible(name, assets)
     broken = '[ "$1" = --version ] && exit 0\necho first >&2\necho it is broken >&2\nexit 9'

@@ -128,12 +128,7 @@ class TestbedAction(ActionBase):
         """Build the result of a refusal."""
         sentences = " ".join(str(problem) for problem in problems)
         documents = [problem.document() for problem in problems]
-        return {
-            **fields,
-            "failed": True,
-            "msg": f"{self.host}: {sentences}",
-            "problems": documents,
-        }
+        return {**fields, "failed": True, "msg": f"{self.host}: {sentences}", "problems": documents}
 
     def ask(self, target, remote, stdin=b""):
         """Run a command as root on the target, as `controller.targets.connection.run` does.

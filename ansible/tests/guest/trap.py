@@ -48,12 +48,7 @@ def main(pattern: str, action: str) -> None:
     above = list(ancestors(pid))
     agents = [p for p in above if re.match(r"(/usr/bin/)?python3 -m agent", called(p))]
     sessions = [p for p in above if called(p).startswith("sshd-session")]
-    to_kill = {
-        "hold": [],
-        "cut": sessions,
-        "kill": [*agents, pid],
-        "orphan": agents,
-    }[action]
+    to_kill = {"hold": [], "cut": sessions, "kill": [*agents, pid], "orphan": agents}[action]
     for process in to_kill:
         os.kill(process, signal.SIGKILL)
     print(json.dumps({"pid": pid, "agents": agents, "called": called(pid)}), flush=True)

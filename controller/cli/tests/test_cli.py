@@ -79,11 +79,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     "command", sorted(commands_page.commands().keys() - {"here", "measure", "stop", "watch"})
 )
 def test_a_command_ends_with_its_status_and_prints_only_its_document(
-    command: str,
-    suites: list[str],
-    target: str,
-    tmp_path: Path,
-    fde: Fde,
+    command: str, suites: list[str], target: str, tmp_path: Path, fde: Fde
 ) -> None:
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}")
     planned = tmp_path / "planned"
@@ -159,21 +155,13 @@ def test_a_new_suite_whose_target_has_no_agent_leaves_no_folder_unless_recorded(
     ],
 )
 def test_proofs_end_with_the_agents_refusal(
-    printed: list[str],
-    code: str,
-    configuration: str,
-    target: str,
-    monkeypatch: pytest.MonkeyPatch,
+    printed: list[str], code: str, configuration: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = f"import sys; print({chr(10).join(printed)!r}); sys.exit(1)"
     monkeypatch.setattr(connection, "python", lambda *_: [sys.executable, "-c", script])
     monkeypatch.setattr(survey, "look", lambda *_, **__: None)  # the target answers
     with pytest.raises(TargetError) as refused:
-        prove.run(
-            read_target(Path(target)),
-            ["plain", "opal"],
-            lambda _: None,
-        )
+        prove.run(read_target(Path(target)), ["plain", "opal"], lambda _: None)
     (problem,) = refused.value.problems
     assert (problem.code, problem.facts["configuration"]) == (code, configuration)
 

@@ -40,7 +40,7 @@ def test_the_answer_fits_a_terminal_and_has_the_reports_figures(suite: Path) -> 
             *(pair.ratio, pair.low, pair.high, pair.verdict),
         )
     assert {cost.workload for cost in result.costs} == {
-        *("kernel_tree", "kernel_grep", "sql", "idle", OVERALL),
+        *("kernel_tree", "kernel_grep", "sql", "idle", OVERALL)
     }
 
 

@@ -53,10 +53,7 @@ def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "code"),
     [
-        (
-            lambda patch: patch.setattr(registry, "is_present", lambda _name: False),
-            "no-source",
-        ),
+        (lambda patch: patch.setattr(registry, "is_present", lambda _name: False), "no-source"),
         (lambda patch: patch.setenv("container", "podman"), "container"),
         (lambda patch: patch.setattr(survey, "_kernel_has", lambda _module: False), "no-module"),
         (lambda patch: patch.setattr(backing, "unfit", lambda _folder: "nfs4"), "unfit"),
@@ -130,7 +127,7 @@ def test_the_inventory_resolves_with_a_file_as_its_only_disk(tmp_path: Path) -> 
     (target,) = resolved.targets
     assert target.disks["plain"].file == "/var/tmp/fde-here.disk"
     assert [c.name for c in target.configurations] == [
-        *("plain", "dmcrypt-aes128", "dmcrypt-aes256", "dmcrypt-default"),
+        *("plain", "dmcrypt-aes128", "dmcrypt-aes256", "dmcrypt-default")
     ]
     assert (base / "secrets.json").stat().st_mode & 0o777 == 0o600
 
@@ -139,11 +136,7 @@ def test_a_second_command_is_refused_while_one_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with (
-        measurement.exclusive(),
-        pytest.raises(HereError) as refused,
-        measurement.exclusive(),
-    ):
+    with measurement.exclusive(), pytest.raises(HereError) as refused, measurement.exclusive():
         pass
     assert refused.value.facts["pid"] == str(os.getpid())
     with measurement.exclusive():

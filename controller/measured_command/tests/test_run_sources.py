@@ -28,12 +28,7 @@ from controller.measured_command.tests.benches import (
 from instrumentation.sources.battery import BatterySource
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.sources.standing import (
-    BELOW_PART,
-    CONTRADICTED,
-    DID_NOT_MOVE,
-    STANDS_STILL,
-)
+from instrumentation.sources.standing import BELOW_PART, CONTRADICTED, DID_NOT_MOVE, STANDS_STILL
 from instrumentation.tests.gauges import BATTERY, lay_out
 from instrumentation.tests.trees import TREES
 

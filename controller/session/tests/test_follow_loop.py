@@ -241,10 +241,7 @@ def test_unreadable_secrets_are_reported_once_and_retried(
 
 
 def test_a_killed_agent_is_not_started_while_systemd_starts_it(
-    standin: Standin,
-    suite: Path,
-    agent: Agent,
-    watched: Watched,
+    standin: Standin, suite: Path, agent: Agent, watched: Watched
 ) -> None:
     standin.unit("activating", system="degraded")
     agent.kill()

@@ -120,9 +120,7 @@ def numbers(suite_dir: Path, uncovered: Sequence[meter_losses.Uncovered]) -> lis
     return [order.index(run.finished.run_id) for run in uncovered]
 
 
-def test_a_meter_with_constant_power_causes_no_repetition(
-    suite_dir: Path,
-) -> None:
+def test_a_meter_with_constant_power_causes_no_repetition(suite_dir: Path) -> None:
     record_all(suite_dir)
     for path in suite_dir.glob("runs/*/run.json"):
         path.write_text(path.read_text("utf-8").replace('"cpu_busy_s": 0.0', '"cpu_busy_s": 8.0'))

@@ -67,13 +67,7 @@ def test_power_cuts_add_nothing_to_the_remaining_time() -> None:
     [
         ("waiting", IDS[2], "secrets", "The keys are not here yet.", "waiting: The keys are not"),
         ("void", IDS[2], "target-down", "power cut", "run 3 (opal file_io) was interrupted: power"),
-        (
-            "void",
-            IDS[2],
-            "repeat",
-            "meter0 was silent",
-            "run 3 (opal file_io) is run again: met",
-        ),
+        ("void", IDS[2], "repeat", "meter0 was silent", "run 3 (opal file_io) is run again: met"),
         ("void", IDS[2], "failed", "proof failed", "run 3 (opal file_io) is void: proof failed"),
         ("suite-failed", "", "", "no disk", "suite failed: no disk"),
         ("preconditioning", "", "", "pass 1 of 2", "preconditioning: sed pass 1 of 2"),

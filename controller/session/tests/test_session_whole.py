@@ -225,9 +225,7 @@ def test_a_failed_report_is_an_outcome_and_no_error(tmp_path: Path) -> None:
     assert "report failed" in outcome and "verify failed" in outcome
 
 
-def test_changes_so_far_appear_without_a_command_on_the_target(
-    scene: Scene,
-) -> None:
+def test_changes_so_far_appear_without_a_command_on_the_target(scene: Scene) -> None:
     scene.take(12)
     scene.run_s = 1.5  # the second block takes longer than the computation
     scene.run()

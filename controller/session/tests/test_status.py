@@ -143,9 +143,7 @@ def test_without_a_terminal_each_block_and_answer_is_a_line(tmp_path: Path) -> N
     assert read(tmp_path).answer == ANSWER
 
 
-def test_long_waits_are_printed_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_long_waits_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = status.Lines()
     assert len(lines.next(document())) == 1
     for cause in ("load", "heat"):

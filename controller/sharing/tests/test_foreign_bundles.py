@@ -82,10 +82,7 @@ def run_as_json(fde: Fde, *words: object) -> dict[str, Any]:
 
 
 def test_files_outside_the_contract_are_refused(
-    members: Mapping[str, bytes],
-    tmp_path: Path,
-    build: Path,
-    fde: Fde,
+    members: Mapping[str, bytes], tmp_path: Path, build: Path, fde: Fde
 ) -> None:
     suite = top(members)
     foreign_files = {f"{suite}/{name}": PAGE for name in (*FOREIGN, "report.html")}
@@ -114,10 +111,7 @@ def test_a_genuine_bundle_is_verified_and_its_page_is_named_as_not_proven(
 
 @pytest.mark.parametrize("name", ["energy.parquet", "meters/meter0/samples.parquet"])
 def test_derived_tables_of_a_stranger_are_not_believed(
-    name: str,
-    members: Mapping[str, bytes],
-    tmp_path: Path,
-    fde: Fde,
+    name: str, members: Mapping[str, bytes], tmp_path: Path, fde: Fde
 ) -> None:
     columns = ("energy_j", "power_w") if name == "energy.parquet" else ("power_w_system",)
     false = sealed_again(forged(members, name, *columns))

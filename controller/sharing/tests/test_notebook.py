@@ -50,10 +50,7 @@ def test_the_notebook_is_copied_once_and_keeps_edits(suite: Path, build: Path, f
 
 @pytest.mark.parametrize(
     ("file_names", "printed"),
-    [
-        ((), "There is no suite folder"),
-        (("journal.jsonl",), "is not a suite: it has no plan.json"),
-    ],
+    [((), "There is no suite folder"), (("journal.jsonl",), "is not a suite: it has no plan.json")],
 )
 def test_a_folder_without_a_plan_is_refused(
     file_names: tuple[str, ...], printed: str, tmp_path: Path, fde: Fde

@@ -9,10 +9,7 @@ import pytest
 from contract.errors import ControllerError
 from contract.problem import Problem
 from controller.planning.known_names import inventories_beside
-from controller.targets.inventory_files import (
-    InventoryFiles,
-    unknown_variables,
-)
+from controller.targets.inventory_files import InventoryFiles, unknown_variables
 
 HOSTS = "targets:\n  hosts:\n    bench: {ansible_host: bench.example.org}\n"
 

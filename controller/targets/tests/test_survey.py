@@ -17,12 +17,7 @@ from contract.tests.programs import program
 from contract.tests.refusal import refuses
 from controller.session.target_identity import require_same_target
 from controller.targets import connection
-from controller.targets.survey import (
-    TargetAnswer,
-    checks_file,
-    expected_fingerprints,
-    load,
-)
+from controller.targets.survey import TargetAnswer, checks_file, expected_fingerprints, load
 from controller.tests.examples import compiled, facts, resolved, suite, target
 
 MACHINE = resolved(ssh={"host": "h", "port": 1, "user": "root"})
@@ -145,10 +140,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def keep(by_id: str) -> None:
     """Make a check of a disk with that path."""
-    document = {
-        "fingerprints": {"plain": "then"},
-        "disks": [{"role": "plain", "by_id": by_id}],
-    }
+    document = {"fingerprints": {"plain": "then"}, "disks": [{"role": "plain", "by_id": by_id}]}
     checks_file(resolved()).write_text(json.dumps(document), encoding="utf-8")
 
 

@@ -239,9 +239,7 @@ class PowerSensor3(Meter):
             zip(self._rails, self._values, strict=True)
         ):
             np.multiply(
-                ampere[level[:, 2 * rail + 1]],
-                volt[level[:, 2 * rail + 2]],
-                out=power_w[:, column],
+                ampere[level[:, 2 * rail + 1]], volt[level[:, 2 * rail + 2]], out=power_w[:, column]
             )
         return power_w
 

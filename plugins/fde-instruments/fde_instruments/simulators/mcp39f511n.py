@@ -29,11 +29,7 @@ class Mcp39f511nSimulator:
     full_scale_w = 1800.0
 
     def __init__(
-        self,
-        exponent: int = 4,
-        line_hz: float = 50.0,
-        line_v: float = 230.0,
-        power_range: int = 16,
+        self, exponent: int = 4, line_hz: float = 50.0, line_v: float = 230.0, power_range: int = 16
     ) -> None:
         self.still = False
         self._line_hz = line_hz
