@@ -38,8 +38,9 @@ class Backing:
 
 
 def describe(folder: Path) -> Backing:
-    """Describe what is below a folder; raises OSError if it does not exist."""
-    return _describe(_mount_of(folder))
+    """Describe what is below a folder, unless that is hidden; raises OSError if it is missing."""
+    mount = _mount_of(folder)
+    return _describe(mount) if mount else Backing("")
 
 
 def _describe(mount: Mount) -> Backing:
@@ -90,7 +91,8 @@ def unfit(folder: Path) -> str | None:
 
     Those in memory, of other machines and of several layers are without a block device.
     """
-    mount = _mount_of(folder)
+    if (mount := _mount_of(folder)) is None:
+        return "a file system that is not mounted here, as in a chroot"
     types = system_text.read(Path("/proc/filesystems")).splitlines()
     without_device = {name for flag, _, name in (line.partition("\t") for line in types) if flag}
     return mount.kind if mount.kind.partition(".")[0] in without_device else None
@@ -104,15 +106,19 @@ def free_bytes(folder: Path) -> int:
 
 def device_of(folder: Path) -> str | None:
     """Return the kernel name of the block device that a folder's file system is on, if one."""
-    return _device(_mount_of(folder))
+    mount = _mount_of(folder)
+    return _device(mount) if mount else None
 
 
 def _device(mount: Mount) -> str | None:
     return devices.name_of(mount.number) or devices.kernel_name(mount.source)
 
 
-def _mount_of(folder: Path) -> Mount:
-    """Return the mount that a folder is on: of several at one place, the last one."""
+def _mount_of(folder: Path) -> Mount | None:
+    """Return the mount that a folder is on: of several at one place, the last one.
+
+    None in a chroot, to which the mount of its root is not shown.
+    """
     path = folder.resolve(strict=True)
     above = [mount for mount in uses.mounts() if path.is_relative_to(mount.where)]
-    return max(reversed(above), key=lambda mount: len(mount.where))
+    return max(reversed(above), key=lambda mount: len(mount.where), default=None)

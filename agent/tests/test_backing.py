@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.storage import backing, uses
+from agent.storage.backing import Backing
+
 PRINT = "import sys; from pathlib import Path; from agent.storage import backing; "
 PRINT += "print(backing.unfit(Path(sys.argv[1])))"
 TMPFS = "mount -t tmpfs none ."
@@ -35,3 +38,11 @@ def test_a_file_system_without_blocks_is_unfit(
     if "mount:" in result.stderr or "unshare:" in result.stderr:
         pytest.skip(f"this machine mounts no {kind}: {result.stderr.strip()}")
     assert result.stdout.strip() == kind, result.stderr
+
+
+def test_a_folder_of_a_chroot_is_unfit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mount of its root is not shown there."""
+    monkeypatch.setattr(uses, "mounts", list)
+    assert backing.describe(tmp_path) == Backing("")
+    assert backing.device_of(tmp_path) is None
+    assert "chroot" in str(backing.unfit(tmp_path))
