@@ -11,7 +11,6 @@ environment makes it use its code for processors that have it: that choice is dr
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import warnings
@@ -72,6 +71,8 @@ def _switched_off(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], 
 
 def _has(feature: tuple[int, int, int]) -> bool:
     """Return whether the processor has a feature, by glibc 2.33 or newer (sys/platform/x86.h)."""
+    import ctypes  # only where numpy is used
+
     leaf, register, bit = feature
     try:
         active = ctypes.CDLL(None).__x86_get_cpuid_feature_leaf

@@ -57,9 +57,9 @@ def unknown_variables(names: Iterator[str]) -> Iterator[Problem]:
 def _misspelt(name: str) -> Iterator[Problem]:
     """Yield a problem for a name that nothing reads: ours, or one like Ansible's that we use."""
     yield from unknown_variables(iter([name]))
-    used = _names(r"\b(ansible_[a-z]+(?:_[a-z]+)*)\b")
-    unusual = name.startswith("ansible_") and name not in used
-    near = get_close_matches(name, used, n=1, cutoff=0.8) if unusual else []
+    variables = _names(r"\b(ansible_[a-z]+(?:_[a-z]+)*)\b")
+    unusual = name.startswith("ansible_") and name not in variables
+    near = get_close_matches(name, variables, n=1, cutoff=0.8) if unusual else []
     if near and not re.search(rf"\b{re.escape(name)}\b", _ansible_sources()):
         yield unknown_name("variable", name, near)
 
