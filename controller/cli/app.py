@@ -28,7 +28,6 @@ from typer.exceptions import Abort, TyperException
 
 from analysis.rounding import POLARS_WARNING
 from contract import exports, installation, names, places
-from contract.command_results import Failure
 from contract.errors import AgentError, ControllerError
 from contract.interrupts import term_interrupts
 from controller.cli import here, measured_command, meters, results, suites, targets
@@ -48,14 +47,6 @@ SIZES = {
     "LINES": range(10, 1001),
     "POLARS_MAX_THREADS": range(1, 1025),
     "SOURCE_DATE_EPOCH": range(2**40),
-}
-# What a value must be, by the type of pydantic's error.
-KINDS = {
-    "int_parsing": "not a whole number",
-    "int_from_float": "not a whole number",
-    "float_parsing": "not a number",
-    "greater_than_equal": "less than {ge}",
-    "less_than_equal": "more than {le}",
 }
 HELP = Path(__file__).with_name("help.toml")
 TABLES = tomllib.loads(HELP.read_text(encoding="utf-8"))
@@ -239,6 +230,8 @@ def guarded(work: Callable[[], int | bool | None], request: Request | None = Non
             return NO_READER
         failure = _failure(error)
         if request and request.json and exports.SHOWN not in getattr(error, "__notes__", ()):
+            from contract.command_results import Failure
+
             show_document(Failure(False, failure.problems))
     for problem in failure.problems:
         if str(problem):
@@ -272,20 +265,11 @@ def _failure(error: BaseException) -> AgentError:
 
 
 def _usage(error: TyperException) -> str:
-    """Return the sentence on a wrong command line; a wrong value is quoted with its fault."""
+    """Return the sentence on a wrong command line."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if message.startswith("No such command") and "Did you mean" not in message:
         return f"{message} `fde --help` lists the commands and suites."
-    faults = getattr(error.__cause__, "errors", None)  # of pydantic, which Typer uses
-    if faults is None:
-        return message
-    fault, option = faults()[0], message.partition(": ")[0]
-    metavar = getattr(getattr(error, "param", None), "metavar", None)
-    words = KINDS.get(fault["type"], f"not {metavar}" if fault["type"] == "value_error" else "")
-    if str(fault["input"]).lower() == "nan":  # it is neither less nor more than a limit
-        words = KINDS["float_parsing"]
-    shown = names.printable(repr(fault["input"]))
-    return f"{option}: {shown} is {words.format(**fault.get('ctx', {}))}." if words else message
+    return message
 
 
 def _unexpected(error: BaseException) -> ControllerError:

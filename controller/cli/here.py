@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contract.command_results import HereResult
 from contract.places import suites_folder
 from controller.cli.output import say, with_json
 from controller.cli.password import ask_password
+
+if TYPE_CHECKING:
+    from contract.command_results import HereResult
 
 commands = typer.Typer()
 

@@ -6,12 +6,14 @@ import json
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from contract.command_results import MeterKind, MeterPort, MeterSetting, MetersResult
 from controller.cli.output import say, with_json
+
+if TYPE_CHECKING:
+    from contract.command_results import MetersResult
 
 commands = typer.Typer()
 
@@ -20,6 +22,7 @@ commands = typer.Typer()
 @with_json
 def meters() -> MetersResult:
     """List the kinds of meters with their settings, and the ports of this machine; opens none."""
+    from contract.command_results import MeterKind, MeterPort, MeterSetting, MetersResult
     from instrumentation import ports
     from instrumentation.meters import registry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,15 +48,26 @@ SuiteDirs = Annotated[
 ]
 
 
+# How people call the types of Typer.
+TYPES = {"int": "whole number", "float": "number"}
+
+
 class PlainHelp:
-    """Mixin for commands whose help names values instead of Python's types."""
+    """Mixin for commands that name values instead of Python's types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command class
         for parameter in parameters:
-            if isinstance(parameter, TyperArgument) or parameter.is_flag:
-                parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as it is called
-            else:
+            parameter.type = copy(parameter.type)
+            name = parameter.type.name.removesuffix(" range")
+            parameter.type.name = TYPES.get(name, name)
+            is_argument = isinstance(parameter, TyperArgument)
+            if is_argument:
+                word = f"{parameter.metavar}{'...' if parameter.nargs < 0 else ''}"
+                pieces = [word if parameter.required else f"[{word}]"]
+                parameter.get_usage_pieces = lambda ctx, pieces=pieces: pieces  # noqa: ARG005
+                parameter.type.get_metavar = lambda param, ctx: ""  # noqa: ARG005
+            elif not parameter.is_flag:
                 parameter.metavar = parameter.metavar or parameter.name.upper()
         return parameters
 
@@ -81,6 +93,10 @@ class Command(PlainHelp, TyperCommand):
             if single and options.count(option) > 1:
                 raise typer.BadParameter("It is given twice.", ctx, option)
         rest = super().parse_args(ctx, args)
+        for option in self.get_params(ctx):
+            value = ctx.params.get(option.name)
+            if value != value:  # noqa: PLR0124 - NaN, which is neither below nor above a limit
+                raise typer.BadParameter(f"{value} is not a number.", ctx, option)
         if ctx.obj:
             ctx.obj.json = ctx.params.get("as_json", False)
         return rest

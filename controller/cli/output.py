@@ -35,6 +35,7 @@ def print_result(as_json: bool, work: Callable[[], Result]) -> bool | int:
 
 def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
     """Return a command with the parameters of `work` and --json; see `print_result`."""
+    work.__annotations__.pop("return")  # Typer would import the documents for it
     signature = inspect.signature(work, eval_str=True)
     last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
 

@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contract.command_results import (
-    ClaimResult,
-    CompareResult,
-    NotebookResult,
-    PairCompared,
-    PaybackResult,
-    PublishResult,
-    ReportResult,
-    SuiteVerified,
-    SummaryResult,
-    VerifyResult,
-)
 from contract.exports import is_stdout
 from contract.files import sha256_of
 from contract.notes import ContrastResult
 from contract.places import build_folder
 from controller.cli.options import Json, SuiteDirs, list_suites, newest, output_file
 from controller.cli.output import complain, print_result, say, with_json
+
+if TYPE_CHECKING:
+    from contract.command_results import (
+        CompareResult,
+        NotebookResult,
+        PaybackResult,
+        PublishResult,
+        ReportResult,
+        SummaryResult,
+        VerifyResult,
+    )
 
 commands = typer.Typer()
 RESULTS = "Results"
@@ -51,6 +50,7 @@ def report(suite: AnySuite = None) -> ReportResult:
     from analysis.published.tables import claim_table
     from analysis.report import build, hosts_page
     from analysis.suite.group import is_group
+    from contract.command_results import ClaimResult, ReportResult
 
     (folder,) = _unpack([suite or newest()])
     built = hosts_page.write(folder, say) if is_group(folder) else build.build(folder, say)
@@ -86,6 +86,7 @@ def report(suite: AnySuite = None) -> ReportResult:
 @with_json
 def verify(suites: SuiteDirs = None) -> VerifyResult:
     """Check the SHA-256 sums of suites or bundles, and recompute their figures from raw bytes."""
+    from contract.command_results import SuiteVerified, VerifyResult
     from controller.sharing import publish as publishing
 
     verified = []
@@ -135,6 +136,7 @@ def publish(
 def summary(suites: SuiteDirs = None) -> SummaryResult:
     """Print finished and void runs, the drift check, and the report's answer."""
     from analysis.report import summary_text
+    from contract.command_results import SummaryResult
 
     summaries = []
     for suite in suites or [newest()]:
@@ -151,7 +153,7 @@ def compare(
     suites: Annotated[
         list[Path],
         typer.Argument(
-            metavar="A B …", help="Folders or bundles of suites; the first is the base."
+            metavar="SUITE", help="Folders or bundles of suites; the first is the base."
         ),
     ],
     fail_on: Annotated[
@@ -169,6 +171,7 @@ def compare(
     from analysis.report import compare_page
     from analysis.stats import compare as comparing
     from analysis.suite.bundle import open_suites
+    from contract.command_results import CompareResult, PairCompared
 
     with open_suites(suites) as folders:
         comparison = comparing.compare_all(folders)
@@ -212,6 +215,7 @@ def notebook(suite: AnySuite = None, as_json: Json = False) -> bool | int:
     """
 
     def work() -> NotebookResult:
+        from contract.command_results import NotebookResult
         from controller.sharing import notebook as notebooks
 
         example = suite is None and not list_suites()
@@ -253,6 +257,7 @@ def payback(
     from analysis.money.prices import price_changes
     from analysis.report import first_page, payback_text, render
     from analysis.stats.results import results as derive
+    from contract.command_results import PaybackResult
 
     (folder,) = _unpack([suite or newest()])
     measured = derive(folder)

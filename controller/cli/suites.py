@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import command_line
 from controller.cli.options import (
@@ -27,6 +26,7 @@ from controller.cli.options import (
 from controller.cli.output import say, with_json
 
 if TYPE_CHECKING:
+    from contract.command_results import SuiteResult
     from controller.planning.plan_folders import Options
 
 commands = typer.Typer()
@@ -77,6 +77,8 @@ def plan(
 ) -> SuiteResult:
     """Freeze a plan for each host and print its folder."""
     folder = _plan(*_options(**locals()))
+    from contract.command_results import SuiteResult
+
     say(str(folder))
     return SuiteResult(True, str(folder))
 
@@ -207,6 +209,7 @@ def _plan(options: Options, is_group: bool) -> Path:
 
 
 def _measure(options: Options, is_group: bool) -> SuiteResult:
+    from contract.command_results import SuiteResult
     from controller.planning.plan_folders import target_of
     from controller.session import group, session, suite_folder
     from instrumentation.clock import ClockError

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contract.command_results import CheckResult
 from contract.errors import ControllerError
 from controller.cli.options import AnyInventory, Inventory, Scale, Target, suites, words
 from controller.cli.output import say, with_json
+
+if TYPE_CHECKING:
+    from contract.command_results import CheckResult
 
 commands = typer.Typer()
 PREPARE, RESTORE = "Prepare a target", "Put it back"

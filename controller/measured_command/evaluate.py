@@ -13,7 +13,6 @@ from contract.estimates import NORMAL, Estimate
 from contract.measured_command import CommandResult, ComponentEnergy, Trial
 from contract.names import as_utf8
 from contract.notes import ContrastResult, Note
-from contract.plan import DeclaredAnalysis
 from controller.measured_command.execute import Execution
 from controller.measured_command.options import Command
 from instrumentation.accuracy import ErrorTerm
@@ -153,6 +152,7 @@ def comparisons(
         return ()
     from analysis.stats.budget import instrument_error
     from analysis.stats.comparison import compare, judge_comparisons
+    from contract.plan import DeclaredAnalysis
 
     by_block = [{t.block: t for t in r.trials if t.energy_j.get(component)} for r in results]
     computed = []

@@ -124,7 +124,8 @@ class Measurement:
         sources, rest_s = self._sources, self._options.rest_s
         number = len(self.trials) // len(self._commands)
         for place, index in enumerate(self._order()):
-            self._meters.recorders.tend()
+            if self._meters.recorders:
+                self._meters.recorders.tend()
             run = f"block {number + 1}/{self._options.runs}, run {place + 1}"
             show.progress(run)
             self._prepare(index, run)

@@ -1,13 +1,13 @@
 """Recording of external meters during a measurement, and their joules over runs and rests.
 
-NumPy and Polars read the records; they are imported only if there is a meter.
+NumPy, Polars and the recorders are imported only if there is a meter.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from contract import schema
 from contract.errors import ControllerError
 from contract.measured_command import Component
-from contract.plan import MeterEntry
 from controller.measured_command.evaluate import RawTrial, Span
-from controller.session.recorders import Recorders
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.local import Used
 
 if TYPE_CHECKING:
+    from contract.plan import MeterEntry
+    from controller.session.recorders import Recorders
     from instrumentation.accuracy import ErrorTerm
 
 SETTLE_PERIODS = 3
@@ -39,7 +39,7 @@ def record_meters(
     """
     with TemporaryDirectory(prefix="fde-measure-") as temporary:
         meters = Meters(entries, keep or Path(temporary))
-        with meters.recorders:
+        with meters.recorders or nullcontext():
             yield meters
 
 
@@ -49,12 +49,17 @@ class Meters:
     def __init__(self, entries: Sequence[MeterEntry | Mapping[str, object]], folder: Path) -> None:
         if any(folder.glob("meters/*")):
             raise ControllerError("folder-recorded", folder=folder)
-        if entries:
-            from instrumentation import decode  # noqa: F401 - refused now, not after the last run
-        self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
+        self._entries: list[MeterEntry] = []
         self._folder = folder
         self.incidents: list[str] = []  # messages about recorders that ended
-        self.recorders = Recorders(self._entries, folder, self.incidents.append)
+        self.recorders: Recorders | None = None
+        if entries:
+            from contract.plan import MeterEntry
+            from controller.session.recorders import Recorders
+            from instrumentation import decode  # noqa: F401 - refused now, not after the last run
+
+            self._entries = [schema.read(MeterEntry, schema.write(entry)) for entry in entries]
+            self.recorders = Recorders(self._entries, folder, self.incidents.append)
         self.only_w: dict[str, float] = {}  # the power of components that showed only one
         self.late_s: dict[str, float] = {}  # stated most delays by component
         self.terms: dict[str, Sequence[ErrorTerm]] = {}  # stated errors by component

@@ -6,9 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from contract.errors import ControllerError
-from contract.plan import MeterEntry
+
+if TYPE_CHECKING:
+    from contract.plan import MeterEntry
 
 # Destinations of the commands' output; any other text is the path of a file.
 PIPE, NULL, INHERIT = "pipe", "null", "inherit"

@@ -207,11 +207,11 @@ MISTAKES = (
     ("plan --suite smoek", 1, "'smoek'; did you mean smoke?"),
     ("run --suite smoke --skip vidoe", 1, "'vidoe'; did you mean video?"),
     ("run --suite paper --scale labb", 1, "'labb'; did you mean lab?"),
-    ("run --suite smoke --blocks zwei", 2, "'--blocks': 'zwei' is not a whole number."),
-    ("run --suite smoke --blocks 0", 2, "'--blocks': '0' is less than 1."),
-    ("run --suite smoke --hours nan", 2, "'--hours': 'nan' is not a number."),
-    ("run --suite smoke --hours inf", 2, "'--hours': 'inf' is more than 8760"),
-    ("run --suite smoke --until 25:00", 2, "'--until': '25:00' is not HH:MM."),
+    ("run --suite smoke --blocks zwei", 2, "'--blocks': 'zwei' is not a valid whole number."),
+    ("run --suite smoke --blocks 0", 2, "'--blocks': 0 is not in the range x>=1."),
+    ("run --suite smoke --hours nan", 2, "'--hours': nan is not a number."),
+    ("run --suite smoke --hours inf", 2, "'--hours': inf is not in the range 0<=x<=8760."),
+    ("run --suite smoke --until 25:00", 2, "'--until': '25:00' does not match the format"),
     ("run --suite smoke --workloads video", 2, "No such option: --workloads"),
     ("run", 1, "--suite"),
     ("run nowhere", 1, "nowhere cannot be used"),
@@ -223,7 +223,7 @@ MISTAKES = (
     ("report /etc", 1, "/etc is not a suite: it has no plan.json."),
     ("report /etc/hostname", 1, "/etc/hostname cannot be read as a bundle"),
     ("report nosuch.tar.gz", 1, "no suite folder or bundle nosuch.tar.gz"),
-    ("measure -r x -- true", 2, "'x' is not a whole number."),
+    ("measure -r x -- true", 2, "'x' is not a valid whole number."),
 )
 
 

@@ -429,7 +429,7 @@ def test_the_command_line(capsys: Captured, monkeypatch: Any) -> None:
 
     monkeypatch.setattr("controller.measured_command.measure.run", note)
     assert app.main(["measure", "--help"]) == 0
-    assert "measure [OPTIONS] {COMMAND}..." in capsys.readouterr().out
+    assert "measure [OPTIONS] COMMAND..." in capsys.readouterr().out
     for words in (["--", "gzip", "-9", "a b"], ["gzip", "-9", "a b"]):
         assert app.main(["measure", "--runs", "3", *words]) == 0
         assert measured.pop() == [command_from_words(["gzip", "-9", "a b"])]
