@@ -38,6 +38,7 @@ from controller.planning.known_names import suite_names
 from controller.sharing import sandbox
 
 NO_READER = 128 + signal.SIGPIPE
+MISSING_LIBRARY = re.compile(r"(lib[^ :/]+)\.so\.(\d+)(?=: cannot open shared object file)")
 # Texts of a RuntimeError of CPython, and of a panic of Polars, which is no Exception.
 NO_THREAD = ("can't start new thread", "could not spawn threads")
 # Variables that are ignored with any other value. With fewer columns Rich prints nothing, with many
@@ -280,7 +281,12 @@ def _unexpected(error: BaseException) -> ControllerError:
         remedy = installation.install("polars[rtcompat]")
         return ControllerError("processor-too-old", features=features, remedy=remedy)
     if isinstance(error, ImportError) or re.match("(partially initialized )?module '", str(error)):
-        return ControllerError("library-not-loaded", reason=reason)
+        while error.__cause__:  # NumPy's own text is a page of advice
+            error = error.__cause__
+        if missing := MISSING_LIBRARY.match(str(error)):
+            package = f"{missing[1].replace('_', '-')}{missing[2]}"  # as Debian names it
+            return ControllerError("library-missing", library=missing[0], package=package)
+        return ControllerError("library-not-loaded", reason=f"{type(error).__name__}: {error}")
     if any(text in str(error) for text in NO_THREAD):
         return ControllerError("memory-refused", reason=reason)
     if isinstance(error, Exception) and os.environ.get(sandbox.IS_BOUNDED) == "1":

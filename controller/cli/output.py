@@ -35,7 +35,9 @@ def print_result(as_json: bool, work: Callable[[], Result]) -> bool | int:
 
 def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
     """Return a command with the parameters of `work` and --json; see `print_result`."""
-    work.__annotations__.pop("return")  # Typer would import the documents for it
+    # Without the result, for which Typer would import all documents.
+    annotations = {name: a for name, a in work.__annotations__.items() if name != "return"}
+    work.__annotations__ = annotations
     signature = inspect.signature(work, eval_str=True)
     last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False)
 
@@ -44,6 +46,7 @@ def with_json(work: Callable[..., Result]) -> Callable[..., bool | int]:
         return print_result(as_json, lambda: work(**options))
 
     parameters = [*signature.parameters.values(), last.replace(annotation=Json)]
+    command.__annotations__ = annotations
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
 

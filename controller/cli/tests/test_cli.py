@@ -294,6 +294,16 @@ def test_a_missing_inventory_has_one_sentence(
     assert capsys.readouterr().err.count("fde init FOLDER") == 1
 
 
+def test_a_missing_library_of_the_system_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> int:
+        reason = "libgcc_s.so.1: cannot open shared object file: No such file or directory"
+        raise ImportError("PLEASE READ THIS") from ImportError(reason)
+
+    assert guarded(fail) == 1
+    captured = capsys.readouterr().err
+    assert "no libgcc_s.so.1," in captured and "apt install libgcc-s1`" in captured
+
+
 def test_each_of_several_problems_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> int:
         raise ControllerError("one is wrong", "another is wrong")
