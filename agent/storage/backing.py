@@ -92,7 +92,7 @@ def unfit(folder: Path) -> str | None:
     Those in memory, of other machines and of several layers are without a block device.
     """
     if (mount := _mount_of(folder)) is None:
-        return "a file system that is not mounted here, as in a chroot"
+        return "a file system that is not mounted here (as in a chroot)"
     types = system_text.read(Path("/proc/filesystems")).splitlines()
     without_device = {name for flag, _, name in (line.partition("\t") for line in types) if flag}
     return mount.kind if mount.kind.partition(".")[0] in without_device else None
