@@ -90,7 +90,7 @@ def recognise_plug(address: str) -> tuple[str, tuple[str, ...]]:
 
 
 class VisaTransport(QueryTransport):
-    """An instrument by its VISA name; a line that ends in `?` is a query.
+    """An instrument by its VISA name; a line with a `?` is a query.
 
     `framed` answers are put into envelopes. A socket is read here; an instrument that requires
     VXI-11 or HiSLIP (`INSTR`) by PyVISA-py, which needs no maker's library. An answer that does not
@@ -205,7 +205,8 @@ class _LineSocket:
             except TimeoutError:
                 if not count:
                     raise
-                raise OSError(errno.ECONNRESET, "half an answer came") from None
+                half = f"half an answer came: {b''.join(parts)[:40]!r}"
+                raise OSError(errno.ECONNRESET, half) from None
             if not parts[-1]:
                 raise OSError(errno.ECONNRESET, "the instrument closed the connection")
             count += len(parts[-1])

@@ -144,11 +144,11 @@ class QueryTransport(ABC):
         while self._messages and not self._awaits_answer:
             message = self._messages.pop(0)
             self._put(message)
-            self._awaits_answer = self._answers_all or message.rstrip().endswith(b"?")
+            self._awaits_answer = self._answers_all or b"?" in message
 
 
 class UsbtmcTransport(QueryTransport):
-    """The kernel's usbtmc device; a line whose last command ends in `?` is a query.
+    """The kernel's usbtmc device; a line with a `?` is a query.
 
     Written after the kernel's driver (drivers/usb/class/usbtmc.c) and tried on descriptors of other
     kinds, but on no such instrument.

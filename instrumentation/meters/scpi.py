@@ -35,8 +35,7 @@ _Query = Annotated[
     Text(r"[!-~ ]{1,99}\?(?: [ -~]{1,99})?", "a query such as :MEAS:POW? or :NUM:VAL? 3 has a ?"),
 ]
 _Commands = Annotated[
-    str,
-    Text(r"(?:[ -~]{0,199}[!->@-~] *(?:\n|$))*", "write commands that are no query, one a line"),
+    str, Text(r"(?:[ ->@-~]{0,200}(?:\n|$))*", "write commands that are no query, one a line")
 ]
 _Place = Annotated[int, Range(least=1, most=64)]
 
@@ -46,25 +45,23 @@ class Settings(NetworkSettings):
     """Commands of such a meter; `query` is sent each period.
 
     `fields` gives for each channel the place of its power in the answer, whose numbers are
-    separated by commas, those of several queries by semicolons, and counted from 1;
-    `energy_fields` the same for a counter. `start` and `stop` are commands without an answer, one a
-    line, sent when the port is opened and closed.
+    separated by commas, those of several queries by semicolons, and counted from 1; without it the
+    power must be the only number. `energy_fields` does the same for a counter. `start` and `stop`
+    are commands without an answer, one a line, sent when the port is opened and closed.
     """
 
     query: _Query
     period_s: Period = field()
     resolution_w: Positive = field()
-    fields: Mapping[str, _Place] = field(default_factory=lambda: {ONLY_CHANNEL: 1})
+    fields: Mapping[str, _Place] = field(default_factory=dict)
     energy_fields: Mapping[str, _Place] = field(default_factory=dict)
     start: _Commands = ""
     stop: _Commands = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.fields:
-            raise ValueError("fields must name at least one channel")
         unit = stated_by(self.query)
-        several = re.search(r"[;,]", self.query) or list(self.fields.values()) != [1]
+        several = re.search(r"[;,]", self.query) or list(self.fields.values()) not in ([], [1])
         if unit and unit.quantity != POWER and not several:
             raise ValueError(f"query asks for {unit.quantity}, not for an active power")
         if self.energy_fields and self.energy_unit_j is None:
@@ -88,7 +85,7 @@ class ScpiMeter(Networked):
         self._fields = 0  # of the first answer
 
     def available_channels(self) -> tuple[str, ...]:
-        return tuple(map(str, self.settings.fields))
+        return tuple(map(str, self.settings.fields or [ONLY_CHANNEL]))
 
     def stop_command(self) -> bytes:
         return _encode_lines(self.settings.stop)
@@ -97,6 +94,10 @@ class ScpiMeter(Networked):
         fields = re.split("[,;]", answer.body.decode("ascii", "replace").strip())
         if _ERROR.match(answer.body):
             raise AnswerError("device-error", f"the meter reports {answer.body[:40]!r}")
+        places = self.settings.fields or {ONLY_CHANNEL: 1}
+        if len(fields) > 1 and not self.settings.fields:
+            shown = f"{answer.body[:40]!r} has {len(fields)} numbers"
+            raise AnswerError("configuration", f"{shown}: set fields to the place of the power")
         self._fields = self._fields or len(fields)
         if len(fields) != self._fields:
             detail = f"{answer.body[:40]!r} has {len(fields)} fields, not {self._fields} as before"
@@ -116,7 +117,7 @@ class ScpiMeter(Networked):
 
         settings = self.settings
         unit_w = settings.power_unit_w or 1.0
-        power_w = [unit_w * read(settings.fields, key, "power") for key in self.channels]
+        power_w = [unit_w * read(places, key, "power") for key in self.channels]
         energy_j = [
             settings.energy_unit_j * read(settings.energy_fields, key, "energy")
             for key in self.channels

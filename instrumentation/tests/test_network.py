@@ -529,8 +529,8 @@ def an_instrument(answers: Callable[[bytes], bytes]) -> Iterator[VisaTransport]:
         server.close()
 
 
-def ask(wire: VisaTransport) -> list[str]:
-    wire.write(b":MEAS?\n")
+def ask(wire: VisaTransport, query: bytes = b":MEAS?\n") -> list[str]:
+    wire.write(query)
     return [a.body.decode() for a in Answers().add(wire.read(0)[1], 0) if isinstance(a, Answer)]
 
 
@@ -547,6 +547,11 @@ def test_answers_to_another_client_are_discarded(*, knows_opc: bool) -> None:
         (first,), (second,) = ask(wire), ask(wire)
     assert int(first) >= 60
     assert int(second) == int(first) + 1 == next(count) - 1
+
+
+def test_the_answer_to_a_query_with_a_parameter_is_read() -> None:
+    with an_instrument(lambda line: b"1\n" if line == b"*OPC?\n" else b"61.3\n") as wire:
+        assert ask(wire, b":MEAS:ALL? CH1\n") == ["61.3"]
 
 
 def test_a_late_answer_is_not_that_of_the_next_question() -> None:
