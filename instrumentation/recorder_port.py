@@ -67,10 +67,10 @@ def foreign_error(config: MeterEntry, data: bytes, device: str, reason: str = ""
     """Return the error for bytes that contain no record of this kind; `reason` is the driver's."""
     other = recognise_kind(data, config.kind)
     facts = {"meter": config.name, "port": config.port}
-    if is_network(config.port) and reason and not other:
+    reason = reason or "its readings do not change" * is_network(config.port)
+    if reason and not other and (is_network(config.port) or data.isascii()):
         return RecorderError("no-readings", **facts, reason=reason)
-    hint = "Check kind and settings." if is_network(config.port) else "Check kind and baud."
-    hint = f"That is a {other}: set its kind." if other else hint
+    hint = f"That is a {other}: set its kind." if other else "Check kind and baud."
     at, ports = "", ""
     if not is_network(config.port):  # a network is never searched
         at, ports = f" at {config.baud} baud", f" {describe_ports(device)}".rstrip()

@@ -231,11 +231,19 @@ def power_unit_w(text: object, declared_w: float | None = None) -> float:
 
 
 def _units_in(fields: Any, value: Any, key: str) -> Iterator[str]:
-    """Yield texts of an object, or of its `attributes`, that state the unit of `value`."""
+    """Yield texts of an object, or of its `attributes`, that state the unit of `value`.
+
+    A unit of power or energy under any other key is that of the value, unless the key contains the
+    name of another figure.
+    """
     inner = fields.get("attributes") if isinstance(fields, Mapping) else None
-    for scope in (fields, inner):
-        for name, text in scope.items() if isinstance(scope, Mapping) else ():
-            if isinstance(text, str) and text and name.lower() in {*_UNIT_KEYS, f"{key}_unit"}:
+    for scope in (scope for scope in (fields, inner) if isinstance(scope, Mapping)):
+        texts = {name: text for name, text in scope.items() if isinstance(text, str) and text}
+        for name, text in texts.items():
+            unit = unit_of(text)
+            is_sized = unit is not None and unit.size is not None and unit.quantity not in _UNITS
+            is_others = any(other in name for other in scope if other not in (key, name))
+            if name.lower() in {*_UNIT_KEYS, f"{key}_unit"} or (is_sized and not is_others):
                 yield text
-            elif isinstance(text, str) and (match := _NUMBER_AND_UNIT.fullmatch(text)):
+            elif match := _NUMBER_AND_UNIT.fullmatch(text):
                 yield from [match[2]] if match[1] == str(value) else []

@@ -153,18 +153,16 @@ class LineMeter(Meter):
         self._inbox.drop(start)
         if len(self._inbox.data) > self.settings.max_line_bytes:
             if not self._skipping:
-                self._refuse(self._inbox.data, self._inbox.arrival_ns(0))
+                self._read(self._inbox.data, self._inbox.arrival_ns(0))
             self._skipping = True
             self._inbox.drop(len(self._inbox.data))
         return self._take_result()
 
-    def _refuse(self, line: bytes, t_ns: int) -> None:
-        self._fault(t_ns, "framing", f"a line that the pattern does not fit: {line[:40]!r}")
-
     def _read(self, line: bytes, t_ns: int) -> None:
-        parsed = self._parse(line, t_ns)
-        if parsed is None:
-            self._refuse(line, t_ns)
+        try:
+            parsed = self._parse(line, t_ns)
+        except ValueError as error:
+            self._fault(t_ns, "framing", f"{error}: {line[:40]!r}")
             return
         self._opening.on_record(t_ns)
         last = self._last
@@ -186,27 +184,25 @@ class LineMeter(Meter):
             return
         self._before_last, self._last = last, parsed
 
-    def _parse(self, line: bytes, t_ns: int) -> _Line | None:
+    def _parse(self, line: bytes, t_ns: int) -> _Line:
+        """Parse a line. Raises ValueError."""
         too_long = len(line) > self.settings.max_line_bytes
         match = None if too_long else self._shape.regex.fullmatch(line)
         if match is None:
-            return None
-        try:
-            time = self._shape.time
-            t_us = None if time is None else round(_number(match, time))
-            powers = tuple(
-                _number(match, column["power"])
-                if "power" in column
-                else _number(match, column["voltage"]) * _number(match, column["current"])
-                for column in self._columns
-            )
-            energies = tuple(
-                _number(match, column["energy"]) if "energy" in column else math.nan
-                for column in self._columns
-            )
-            products = tuple(_product(match, column) for column in self._columns)
-        except ValueError:
-            return None
+            raise ValueError("a line that the pattern does not fit")
+        time = self._shape.time
+        t_us = None if time is None else round(_number(match, time))
+        powers = tuple(
+            _number(match, column["power"])
+            if "power" in column
+            else _number(match, column["voltage"]) * _number(match, column["current"])
+            for column in self._columns
+        )
+        energies = tuple(
+            _number(match, column["energy"]) if "energy" in column else math.nan
+            for column in self._columns
+        )
+        products = tuple(_product(match, column) for column in self._columns)
         return _Line(t_ns, t_us, powers, energies, products)
 
     def _step_us(self, before: _Line, latest: _Line) -> int | None:
@@ -283,11 +279,11 @@ def _number(match: re.Match[bytes], value: Value) -> float:
     text, end = match[value.index] or b"", max(match.end(value.index), 0)
     unit = _UNIT.match(match.string, end)
     if unit and unit[1] in value.other_units:
-        raise ValueError
+        raise ValueError(f"{value.group} is in {unit[1].decode()} in this line")
     goes_on = _GOES_ON.match(match.string, end)
     if not _NUMBER.fullmatch(text) or (goes_on and goes_on[1].decode() not in value.separators):
-        raise ValueError
+        raise ValueError(f"{value.group} is no whole number in this line")
     number = float(text) * value.factor
     if not math.isfinite(number):
-        raise ValueError
+        raise ValueError(f"{value.group} is infinite in this line")
     return number

@@ -27,6 +27,7 @@ UNITS = {
 }
 ONLY_CHANNEL = "0"
 _MOST_LETTERS = 1000
+_REPEAT = re.compile(r"[*+?]|\{.*,.*\}")
 # A byte is a character: lines may hold any.
 _OPTIONS = re2.Options()
 _OPTIONS.encoding = re2.Options.Encoding.LATIN1
@@ -102,6 +103,8 @@ def layout(pattern: str) -> Layout:
                 group=group,
                 other=values[quantity].group,
             )
+        if wildcard := _wildcard_before(pattern, group):
+            raise PatternError("wildcard-before", group=group, wildcard=wildcard)
         shown = _shown_unit(pattern, group)
         if units.UNITS.get(shown, UNITS[unit]) != UNITS[unit]:
             raise PatternError("another-unit-behind", group=group, shown=shown)
@@ -133,6 +136,19 @@ def _shown_unit(pattern: str, group: str) -> str:
     behind = [text for _, text in _tokens_behind(pattern, group)]
     letters = dropwhile(lambda text: text in (" ", "\\s", "\\ ", "*", "+", "?"), behind)
     return "".join(takewhile(str.isalpha, letters))
+
+
+def _wildcard_before(pattern: str, group: str) -> str:
+    """Return a repeated token before a group that may take part of its number; empty if none."""
+    before = pattern[: pattern.index(f"(?P<{group}>")]
+    texts = ["", "", *(match[0] for match in _TOKEN.finditer(before))]
+    if texts[-1] == "?" and _REPEAT.fullmatch(texts[-2]):
+        texts.pop()  # of a lazy repeat
+    token, repeat = texts[-2:]
+    if not _REPEAT.fullmatch(repeat) or token == ")":
+        return ""
+    takes = any(re2.fullmatch(token.encode(), text, _OPTIONS) for text in (b"0", b"-"))
+    return (token + repeat) * takes
 
 
 def _tokens_behind(pattern: str, group: str) -> list[tuple[str, str]]:

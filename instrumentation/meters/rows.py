@@ -127,10 +127,13 @@ class RowBuilder:
         """Add one record; `power_w` and `energy_j` have a value for each channel.
 
         So have `products`, if the record has voltages and currents: a power that contradicts them
-        is flagged.
+        is flagged, and 0 W that does is no reading.
         """
-        pairs = zip(products, power_w, strict=False)
-        flags |= DOUBTFUL * any(product and product.contradicts(w) for product, w in pairs)
+        doubtful_w = [w for p, w in zip(products, power_w, strict=False) if p and p.contradicts(w)]
+        if 0.0 in doubtful_w:
+            self.fault(t_mono_ns, "no-data", "0 W next to a voltage and a current is no reading")
+            return
+        flags |= DOUBTFUL * bool(doubtful_w)
         if len(self._records) >= _PACKED_RECORDS:
             self._packed.append(self._pack())
         time_us = NO_TIME if t_device_us is None else t_device_us

@@ -81,6 +81,24 @@ def test_a_number_cut_off_by_its_group_is_a_fault(
     assert kinds(faults) == ["framing"] * (not watts)
 
 
+@pytest.mark.parametrize("before", [r".* ", r"P=\s*", r"\d{4}", r"(?:a|b)*", r"[^,]*,", r"x?"])
+def test_what_takes_no_part_of_a_number_may_be_before_it(before: str) -> None:
+    assert layout(rf"{before}(?P<power_w>\d+) W").channels
+
+
+@pytest.mark.parametrize(
+    ("line", "detail"),
+    [
+        (b"1.25 kW", "power_w is in kW in this line: b'1.25 kW'"),
+        (b"1.2,5 W", "power_w is no whole number in this line: b'1.2,5 W'"),
+        (b"x", "a line that the pattern does not fit: b'x'"),
+    ],
+)
+def test_a_fault_states_why_a_line_is_not_read(line: bytes, detail: str) -> None:
+    _, faults = fed(a_meter(r"(?P<power_w>[0-9.]+).*"), [line])
+    assert [fault.detail for fault in faults] == [detail]
+
+
 def test_a_power_at_the_end_of_the_declared_range_is_flagged() -> None:
     lines = [b"39.9 W", b"40 W", b"-41 W", b"1 W"]
     rows, faults = fed(a_meter(r"(?P<power_w>\S+) W", range_w=40), lines)
@@ -118,6 +136,9 @@ def test_channels_are_those_of_the_groups() -> None:
         ({"pattern": r"(?P<power_gw>\d+)"}, "group power_gw"),
         ({"pattern": r"(?P<t_ms_0>\d) (?P<power_w>\d)"}, "group t_ms_0"),
         ({"pattern": r"(?P<voltage_v>\d+)"}, "no power for channel 0"),
+        ({"pattern": r".*?(?P<power_w>\d+)"}, ".* before power_w may take"),
+        ({"pattern": r"P=-?(?P<power_w>\d+) W"}, "-? before power_w may take"),
+        ({"pattern": r"[^ ]{1,9}(?P<power_w>\d+) W"}, "[^ ]{1,9} before power_w may take"),
         ({"pattern": r"(?P<power_w_a>\d) (?P<current_a_b>\d)"}, "no power for channel b"),
         ({"pattern": r"(?P<power_w>\d) (?P<power_mw>\d)"}, "power of channel 0 twice"),
         ({"pattern": r"(?P<power_w>\d) (?P<power_w_0>\d)"}, "power of channel 0 twice"),

@@ -554,7 +554,6 @@ def test_pointers_follow_rfc_6901(pointer: str, expected: Any) -> None:
         (ScpiMeter, {**SCPI, "start": "*IDN?"}, "start"),
         (ScpiMeter, {**SCPI, "start": "*CLS\n*IDN? "}, "start"),
         (ScpiMeter, {**SCPI, "fields": {"0": 0}}, "fields.0"),
-        (ScpiMeter, {**SCPI, "fields": {}}, "fields"),
     ],
 )
 def test_wrong_settings_are_one_sentence(
@@ -599,6 +598,10 @@ def test_a_reading_that_nothing_dates_is_flagged() -> None:
         ({"w": 2, "attributes": {"unit_of_measurement": "kW"}}, "/w", "configuration"),
         ({"w": 2, "w_unit": "mW", "temperature_unit": "C"}, "/w", "configuration"),
         ({"w": 2, "temperature_unit": "C"}, "/w", ""),
+        ({"v": 2, "u": "kW", "d": 3}, "/v", "configuration"),
+        ({"p": 2, "dimension": "kVA"}, "/p", "configuration"),
+        ({"p": 2, "e": 5, "e_dimension": "kWh"}, "/p", ""),
+        ({"p": 2, "phase": "A", "type": "power"}, "/p", ""),
     ],
 )
 def test_a_document_that_contradicts_the_settings_gives_no_reading(
@@ -662,6 +665,12 @@ def test_a_query_may_have_a_parameter_and_several_answers(
 ) -> None:
     meter = a_meter(ScpiMeter, **{**SCPI, "query": query, "fields": {"0": field}})
     assert watts(answer_in_turn(meter, body, body)) == [61.3]
+
+
+def test_the_power_must_be_named_among_several_numbers() -> None:
+    meter = a_meter(ScpiMeter, **SCPI)
+    body = b"230.1,0.27,61.3\n"
+    assert kinds(answer_in_turn(meter, body, label="ok")[0]) == ["configuration"]
 
 
 @pytest.mark.parametrize("query", [":MEAS:POW:APP?", "MEAS:VA?", ":CHAN1:MEAS:DATA? URMS?"])

@@ -153,3 +153,13 @@ def test_an_answer_whose_power_contradicts_its_product_is_flagged(
         result = meter.feed(body, second * SECOND_NS + 1)
     undated = " age-unknown" * (settings["profile"] == "generic")
     assert flag_words(HttpMeter, result) == [f"{words}{undated}".strip()]
+
+
+@pytest.mark.parametrize(("current_a", "records"), [(0.983, 0), (0.1, 1)])
+def test_no_watts_next_to_a_current_are_no_reading(current_a: float, records: int) -> None:
+    meter = LineMeter({"0": "system"}, {"pattern": LINE, "period_s": 1.0, **LIMITS})
+    meter.opened()
+    meter.feed(b"\n", 0)
+    result = meter.feed(f"230.0 V {1000 * current_a:.0f} mA 0 mW\n".encode(), SECOND_NS)
+    assert len(result.rows) == records
+    assert [fault.kind for fault in result.faults] == ["no-data"] * (1 - records)
