@@ -232,6 +232,7 @@ def energy_table(
     return frame.sort("run_id", "source", "component", maintain_order=True)
 
 
+UNCONFIRMED = "unconfirmed"
 _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "energy_u95_j")
 
 
@@ -240,7 +241,8 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
 
     A meter of the system below processor and memory, or below the drive, measures a part of the
     machine, such as one of two supplies, or the parts are wrong: the source of the parts has no
-    joules either. RAPL's platform zone includes its packages, and only the zone has none.
+    joules either. RAPL's platform zone includes its packages, and only the zone has none. A meter
+    of the system without any such part next to it is flagged `unconfirmed`.
     """
     totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
     rapl = totals.filter(source=RAPL)
@@ -287,7 +289,11 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
     )
     judged = frame.join(objections, on=["source", "component"], how="left", maintain_order="left")
     refused = pl.col("objection").is_not_null()
-    flags = pl.concat_str(pl.col("flags"), pl.col("objection"), separator=" ", ignore_nulls=True)
+    confirming = {part["source"][0] for part in parts if not part.is_empty()}
+    alone = [source for source in metered["source"].unique() if not confirming - {source}]
+    is_alone = (pl.col("component") == SYSTEM) & pl.col("source").is_in(alone) & ~refused
+    words = pl.col("flags"), pl.col("objection"), pl.when(is_alone).then(pl.lit(UNCONFIRMED))
+    flags = pl.concat_str(words, separator=" ", ignore_nulls=True)
     return judged.with_columns(
         *(pl.when(~refused).then(pl.col(name)).alias(name) for name in _FIGURES),
         pl.when(refused).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),

@@ -47,6 +47,7 @@ ONLY_RISES_FLAG = "only-rises"
 MOST_SHARE = 0.5
 # Share of a stretch in which stuck readings leave it a figure, with a flag.
 MOST_STUCK = 0.5
+LEAST_MEASURED = 0.5  # share of the time, below which the rest is not filled in
 # Share of the joules from which on the readings' 95 % uncertainty has a flag if the interval is
 # only that of the scatter of runs.
 UNSURE_SHARE, UNSURE_FLAG = 0.04, "coarse-readings"
@@ -185,14 +186,12 @@ class Metered:
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
         if channel in self.counters:
             return Energy(None, None, coverage, (ONLY_RISES_FLAG,))
-        if curve.void[between].any():
+        filled = curve.by_plateau[between].any()
+        if curve.void[between].any() or (filled and coverage < LEAST_MEASURED):
             return Energy(None, None, coverage, ("no-samples",))
         if curve.gap_open[between].any():
             return Energy(None, None, coverage, (GAP_FLAG,))
-        flagged = {
-            "gap-filled": curve.by_plateau[between].any(),
-            "gap-by-counter": curve.by_counter[between].any(),
-        }
+        flagged = {"gap-filled": filled, "gap-by-counter": curve.by_counter[between].any()}
         if not any(flagged.values()) and coverage > 1 - 1e-6:  # whole but for nanoseconds
             coverage = 1.0
         flagged |= dict.fromkeys(self.timing.flags, True)

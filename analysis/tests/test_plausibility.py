@@ -468,6 +468,17 @@ def test_a_meter_in_another_unit_has_no_joules_of_the_machine(
     assert energy.filter(source="rapl")["energy_j"].is_not_null().any()
 
 
+def test_a_meter_without_another_source_is_unconfirmed(derived: Results) -> None:
+    runs = (
+        replace(r, phases=tuple(replace(p, counters=()) for p in r.phases))
+        for r in derived.suite.runs
+    )
+    alone = energy_table(replace(derived.suite, runs=tuple(runs)), derived.clock)
+    for energy, unconfirmed in ((derived.energy, False), (alone, True)):
+        flags = energy.filter(component="system", phase="all")["flags"]
+        assert flags.str.contains("unconfirmed").all() == unconfirmed
+
+
 @pytest.mark.parametrize(("share", "below"), [(0.5, True), (1.5, False)])
 def test_a_platform_below_its_packages_has_no_joules(
     derived: Results, share: float, below: bool
