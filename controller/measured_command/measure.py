@@ -161,7 +161,9 @@ class Measurement:
         return execution
 
     def _main_component(self, objections: Mapping[str, Objection]) -> str:
-        return choice.main_component(self._components, self._options.component, objections)
+        unread = list(self._sources.unread())
+        requested = self._options.component
+        return choice.main_component(self._components, requested, objections, unread)
 
     def _objections(self, trials: Sequence[RawTrial]) -> dict[str, Objection]:
         """Return the objections to components, judged by all rests and runs."""
@@ -198,8 +200,8 @@ class Measurement:
             for number, command in enumerate(self._commands)
         ]
         only_w = {**self._meters.only_w, **self._sources.only_w}.get(component)
-        polls = self._sources.polls(component)
-        short_s = min(trial.seconds for _, trial in trials) if polls else None
+        shortest_s = min(trial.seconds for _, trial in trials)
+        held_s = self._sources.held_s(component)
         remarks = (
             *self._sources.unread(),
             *self._meters.incidents,
@@ -230,7 +232,8 @@ class Measurement:
                 results, component, self._meters.terms.get(component, ())
             ),
             notes=(
-                *choice.coverage_notes(component, self._components, only_w, short_s),
+                *choice.coverage_notes(component, self._components, objections, only_w),
+                *choice.short_notes(component, self._components, shortest_s, held_s),
                 *evaluate.notes(results, component, self._labels, objections),
                 *(Note("remark", {}, printable(sentence)) for sentence in remarks),
             ),

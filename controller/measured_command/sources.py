@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -39,22 +39,26 @@ def main_component(
     components: Mapping[str, Component],
     requested: str | None,
     objections: Mapping[str, Objection] = MappingProxyType({}),
+    unread: Sequence[str] = (),
 ) -> str:
     """Return the component to compare: the requested one, or the one that covers most.
 
     A component with an objection has no joules; one that only did not move yet is used if there is
-    no other. Raises ControllerError for an unknown or refused component, if none is usable, and if
-    several of equal coverage may each be a part.
+    no other. `unread` are sentences on sources that could not be read. Raises ControllerError for
+    an unknown or refused component, if none is usable, and if several of equal coverage may each be
+    a part.
     """
     refused = {name for name, o in objections.items() if o.code != standing.DID_NOT_MOVE}
     sentences = standing.sentences(o for o in objections.values() if o.label)
-    reasons = "".join(f" {sentence}" for sentence in sentences)
+    reasons = "".join(f" {sentence}" for sentence in (*sentences, *unread))
     if requested is not None:
         require_known("component", [requested], components)
         if requested in refused:
             raise ControllerError("component-refused", component=requested, reasons=reasons)
         return requested
-    covers = {name: category(name, components) for name in components if name not in refused}
+    refused_labels = {components[name].label for name in refused}  # a sum may have one part only
+    usable = [name for name, part in components.items() if part.label not in refused_labels]
+    covers = {name: category(name, components) for name in usable}
     if ranks := {n: (n in objections, c.rank) for n, c in covers.items() if c and c.rank}:
         best = min(ranks, key=lambda name: ranks[name])
         equals = [name for name in ranks if _may_be_parts(name, best, components)]
@@ -79,28 +83,57 @@ def _may_be_parts(name: str, best: str, components: Mapping[str, Component]) -> 
 
 
 def coverage_notes(
-    component: str, components: Mapping[str, Component], only_w: float | None, short_s: float | None
+    component: str,
+    components: Mapping[str, Component],
+    objections: Mapping[str, Objection],
+    only_w: float | None,
 ) -> Iterator[Note]:
-    """Yield notes on what a component does not include, on short runs and on constant power.
+    """Yield notes on what a component does not include, on one without a check, and a constant one.
 
-    `only_w` is the power if it was the same in all readings. `short_s` is the length of the
-    shortest run if the component's power is polled.
+    `only_w` is the power if it was the same in all readings.
     """
     covers, source = category(component, components), components[component].source
     if covers and covers.leaves_out:
         yield Note("not-counted", {"component": component}, covers.leaves_out)
-    if short_s is not None and short_s < (renewed_s := standing.patience_s(source)):
-        sentence = (
-            f"A run of {short_s:.3g} s is short for {source}, which may show one power for "
-            f"{renewed_s:g} s. Let the command repeat its work."
-        )
-        yield Note("short-runs", {"component": component, "seconds": short_s}, sentence)
+    if covers is None or covers.rank == 1:
+        parts = {n: category(n, components) for n in components.keys() - objections}
+        checks = [
+            n
+            for n, part in parts.items()
+            if part and covers and components[n].source != source
+            if part == covers or part.name in covers.holds
+        ]
+        if not checks:
+            yield Note(
+                "unconfirmed",
+                {"component": component},
+                f"No other source confirms {components[component].label}: one of two supplies "
+                "would look the same, and without voltage and current so would another unit or an "
+                "overflow. Compare it once with another meter, or with the processor's counters.",
+            )
     if only_w is not None and source != "battery":
         sentence = (
             f"{component} showed {only_w:.6g} W in every reading: the commands gave the processor "
             "too little work to show whether it follows a load."
         )
         yield Note("one-power", {"component": component, "power_w": only_w}, sentence)
+
+
+def short_notes(
+    component: str, components: Mapping[str, Component], shortest_s: float, held_s: float | None
+) -> Iterator[Note]:
+    """Yield a note if a run was shorter than a polled power stays the same.
+
+    `held_s` is how long it did at most; None of a counter.
+    """
+    source = components[component].source
+    renewed_s = 0.0 if held_s is None else max(standing.patience_s(source), held_s)
+    if shortest_s < renewed_s:
+        sentence = (
+            f"A run of {shortest_s:.3g} s is short for {source}, which may show one power for "
+            f"{renewed_s:.3g} s. Let the command repeat its work."
+        )
+        yield Note("short-runs", {"component": component, "seconds": shortest_s}, sentence)
 
 
 def no_source_error(sources: LocalSources) -> ControllerError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -72,6 +72,7 @@ class LocalSources:
     refused: Mapping[str, str]
     _sums: dict[str, Sequence[str]] = field(default_factory=dict)
     _zones: dict[str, Zone] = field(default_factory=dict)
+    _highest_uj: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def open(cls, openers: Openers | None = None) -> LocalSources:
@@ -117,9 +118,13 @@ class LocalSources:
 
     def polls(self, name: str) -> bool:
         """Return whether a quantity adds up a power that is polled."""
+        return self.held_s(name) is not None
+
+    def held_s(self, name: str) -> float | None:
+        """Return for how long a polled power was the same at most, in s; None of a counter."""
         polled = [s for s in self.opened.values() if isinstance(s, PolledSource)]
         part = self._sums.get(name, [name])[0]
-        return any(part in source.names and source.polls(part) for source in polled)
+        return next((s.sums[part].held_s for s in polled if part in s.sums), None)
 
     def label(self, name: str) -> str:
         """Return the parts of a quantity and their source, for people."""
@@ -180,6 +185,12 @@ class LocalSources:
         energy = total(readings, range_uj or _ENDLESS_UJ, power_w or PLATFORM_MAX_POWER_W)
         errors = [reading.error for reading in readings if isinstance(reading, ReadFailure)]
         first, last = readings[0], readings[-1]
+        if range_uj is None:  # a counter that was away shows less, and then its old count again
+            counts = [reading.energy_uj for reading in readings if isinstance(reading, Reading)]
+            highest_uj = self._highest_uj.get(name, 0)
+            self._highest_uj[name] = max([highest_uj, *counts])
+            if counts and 2 * counts[0] < highest_uj <= counts[-1]:
+                energy = replace(energy, energy_uj=None, flags=(*energy.flags, BEYOND_BOUND))
         if (
             energy.energy_uj is None
             or _NO_FIGURE & set(energy.flags)

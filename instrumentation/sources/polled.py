@@ -111,6 +111,11 @@ class PowerSum:
         return max(self._averaged_ns, usual if steady else 0)
 
     @property
+    def held_s(self) -> float:
+        """The longest time in which the power was the same, in s."""
+        return self._longest_level_ns * 1e-9
+
+    @property
     def held_share(self) -> float:
         """The share of the time in which the power was the same for longest."""
         return self._longest_level_ns / max(1, self._total_ns)

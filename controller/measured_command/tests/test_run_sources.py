@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from contract import extensions
 from contract.measured_command import Component
 from contract.tests.refusal import refuses
 from controller.measured_command.options import command_from_words, shell_commands
-from controller.measured_command.sources import main_component
+from controller.measured_command.sources import coverage_notes, main_component, short_notes
 from controller.measured_command.tests.benches import (
     DRAM,
     OPTIONS,
@@ -26,9 +27,16 @@ from controller.measured_command.tests.benches import (
     without_joules,
 )
 from instrumentation.sources.battery import BatterySource
+from instrumentation.sources.counter import Reading
 from instrumentation.sources.local import LocalSources
 from instrumentation.sources.powercap import PowercapSource
-from instrumentation.sources.standing import BELOW_PART, CONTRADICTED, DID_NOT_MOVE, STANDS_STILL
+from instrumentation.sources.standing import (
+    BELOW_PART,
+    CONTRADICTED,
+    DID_NOT_MOVE,
+    STANDS_STILL,
+    Objection,
+)
 from instrumentation.tests.gauges import BATTERY, lay_out
 from instrumentation.tests.trees import TREES
 
@@ -72,7 +80,7 @@ def test_a_refused_component_is_not_compared(tmp_path: Path) -> None:
 def test_a_package_below_its_core_is_refused(tmp_path: Path) -> None:
     top = "intel-rapl/intel-rapl:0"
     watts = {f"{top}/energy_uj": 20, f"{top}/intel-rapl:0:0/energy_uj": 80}
-    with refuses("components-unknown", others="package-0, core"):
+    with refuses("components-unknown", others="core"):
         metered(tmp_path, watts, tree="no dram")
 
 
@@ -198,6 +206,67 @@ def test_of_equal_components_that_may_be_parts_none_is_compared(
         assert main_component(components, "b/system") == "b/system"
     else:
         assert main_component(components, None) == component
+
+
+@pytest.mark.parametrize(
+    ("sources", "codes"),
+    [
+        ({"system": "meter m"}, {"unconfirmed"}),
+        ({"system": "meter m", "psu2": "meter m"}, {"unconfirmed"}),
+        ({"system": "meter m", "cpu": "RAPL"}, set()),
+        ({"fan": "hwmon", "cpu": "RAPL"}, {"unconfirmed"}),
+        ({"cpu": "RAPL"}, {"not-counted"}),
+    ],
+)
+def test_a_total_that_no_other_source_confirms_is_named(
+    sources: Mapping[str, str], codes: set[str]
+) -> None:
+    components = {name: Component(source, name, "measured") for name, source in sources.items()}
+    notes = coverage_notes(next(iter(sources)), components, {}, None)
+    assert {note.code for note in notes} == codes
+    cpu = Objection("stands-still", "cpu", "it stands still")
+    if "system" in sources:
+        notes = coverage_notes("system", components, {"cpu": cpu}, None)
+        assert {note.code for note in notes} == {"unconfirmed"}
+
+
+@pytest.mark.parametrize(
+    ("shortest_s", "held_s", "is_short"),
+    [(4.0, 1.0, True), (6.0, 1.0, False), (6.0, 10.0, True), (0.1, None, False)],
+)
+def test_a_run_shorter_than_a_power_lasts_is_named(
+    shortest_s: float, held_s: float | None, is_short: bool
+) -> None:
+    components = {"power_meter/power1": Component("hwmon", "power1", "measured")}
+    notes = list(short_notes("power_meter/power1", components, shortest_s, held_s))
+    assert [note.code for note in notes] == ["short-runs"] * is_short
+    assert all(f"for {max(5, held_s or 0):g} s" in note.sentence for note in notes)
+
+
+def test_the_reasons_of_sources_that_were_not_read_are_given() -> None:
+    components = {"psys": Component("RAPL", "psys", "measured")}
+    objections = {"psys": Objection("stands-still", "psys", "it stands still")}
+    with refuses("no-component") as refused:
+        main_component(components, None, objections, ["Not read: the battery."])
+    assert "Not read: the battery." in str(refused.value)
+
+
+def test_a_counter_that_was_away_gives_no_joules_when_it_is_back() -> None:
+    class Card:
+        names = ("card",)
+        counts = iter([50, 60, 0, 1, 80, 90, 100])
+
+        def read(self) -> dict[str, Reading]:
+            now_ns = time.monotonic_ns()
+            return {"card": Reading(now_ns, now_ns + 1000, next(self.counts) * 10**6)}
+
+        def close(self) -> None:
+            pass
+
+    sources = LocalSources.open({"x": Card})
+    series = [sources.read() for _ in range(7)]
+    joules = [sources.between(pair)["card"].energy_j for pair in pairwise(series)]
+    assert joules == [10, None, 1, None, 10, 10]
 
 
 def test_a_plugin_source_is_compared_without_another(
