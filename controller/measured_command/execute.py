@@ -81,9 +81,12 @@ def execute(command: Command, output: int) -> Execution:
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=0
         )
     except OSError as error:
-        is_missing = error.errno == errno.ENOENT and not ("/" in program and Path(program).exists())
-        facts = {"command": name, "program": printable(program), "reason": error.strerror}
-        code = options.NOT_FOUND if is_missing else options.NOT_EXECUTABLE
+        is_present = "/" in program and Path(program).exists()
+        code, reason = options.NOT_EXECUTABLE, error.strerror
+        if error.errno == errno.ENOENT:
+            code = options.NOT_EXECUTABLE if is_present else options.NOT_FOUND
+            reason = "the interpreter of its first line was not found" if is_present else reason
+        facts = {"command": name, "program": printable(program), "reason": reason}
         raise NotRunError(code, "command-not-started", **facts) from None
     try:
         _, status, usage = os.wait4(process.pid, 0)

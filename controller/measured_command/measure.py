@@ -108,7 +108,8 @@ class Measurement:
                 run = f"warm-up {number + 1}/{self._options.warmup}"
                 show.progress(run)
                 self._prepare(index, run)
-                self._execute(index, run)
+                with open_output(self._options.output) as output:
+                    self._execute(index, run, output)
         while len(self.trials) < self._options.runs * len(self._commands):
             self.measure_block()
             if len(self.trials) == len(self._commands):  # fail early if a counter stands still
@@ -129,11 +130,14 @@ class Measurement:
             run = f"block {number + 1}/{self._options.runs}, run {place + 1}"
             show.progress(run)
             self._prepare(index, run)
-            _, start = sources.edges()
-            rest_ns, rest_readings = monotonic_ns(), dict[str, Used]()
-            if rest_s:
-                _, rest_readings, start = sources.during(lambda: time.sleep(rest_s), start)
-            execution, readings, _ = sources.during(partial(self._execute, index, run), start)
+            # Closed after the last read, because a process that is left running delays it.
+            with open_output(self._options.output) as output:
+                _, start = sources.edges()
+                rest_ns, rest_readings = monotonic_ns(), dict[str, Used]()
+                if rest_s:
+                    _, rest_readings, start = sources.during(lambda: time.sleep(rest_s), start)
+                work = partial(self._execute, index, run, output)
+                execution, readings, _ = sources.during(work, start)
             # Only our own reads are between rest and run, so they share an edge.
             rest_span = (rest_ns, execution.t_start_ns) if rest_s else None
             block.append(
@@ -153,9 +157,8 @@ class Measurement:
             with open_output(NULL) as output:
                 _require_success("prepare-failed", command, execute(command, output), run)
 
-    def _execute(self, index: int, run: str) -> Execution:
-        with open_output(self._options.output) as output:
-            execution = execute(self._commands[index], output)
+    def _execute(self, index: int, run: str, output: int) -> Execution:
+        execution = execute(self._commands[index], output)
         if not self._options.ignore_failure:
             _require_success("command-failed", self._commands[index], execution, run)
         return execution

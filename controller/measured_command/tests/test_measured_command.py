@@ -25,7 +25,7 @@ from contract.places import ROOT
 from contract.tests.refusal import refuses
 from controller.cli import app
 from controller.cli.options import Request
-from controller.measured_command import evaluate
+from controller.measured_command import evaluate, execute
 from controller.measured_command.execute import describe_failure
 from controller.measured_command.measure import run
 from controller.measured_command.options import (
@@ -405,6 +405,18 @@ def test_background_processes_may_continue_writing(bench: Bench) -> None:
     captured.touch()  # what goes on was not waited for
     while not log.exists():
         time.sleep(0.02)
+
+
+def test_joules_of_what_a_command_leaves_running_are_not_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps the pipe open, which is drained only after the last read."""
+    monkeypatch.setattr(execute, "DRAIN_LIMIT_S", 60.0)
+    add = " ".join(adding(bench.package, 5_000_000).argv[2:])
+    line = f"{{ sleep 2; {add}; }} & {' '.join(adding(bench.package, 2_000_000).argv[2:])}"
+    outcome = bench.measure(shell_commands([line]), runs=1)
+    assert outcome.commands[0].trials[0].energy_j["package-0"] == 2.0
+    assert int(bench.package.read_text(encoding="utf-8")) >= 7_000_000
 
 
 def test_a_table_in_markdown(bench: Bench) -> None:
