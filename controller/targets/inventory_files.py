@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -25,6 +25,7 @@ _SUFFIXES = ("", ".yml", ".yaml", ".json")
 _HOST_SUFFIXES = (*_SUFFIXES, ".ini")
 _VARIABLES = ("group_vars", "host_vars")
 _IGNORED = re.compile(r"\.|.*~$")
+_OURS = re.compile(r"""^[\s"'{]*(fde_|ansible_)\w|\A\$ANSIBLE_VAULT;""", re.MULTILINE)
 _VAULT = b"$ANSIBLE_VAULT;"
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
 _INDEX = re.compile(r"\[\d+\]")
@@ -103,7 +104,6 @@ class InventoryFiles:
         """Read the files; raises ControllerError with every fault, or if there are none."""
         self._entries: dict[str, list[_Entry]] = defaultdict(list)
         self._problems: list[Problem] = []
-        self._owners: dict[str, set[str]] = {name: set() for name in _VARIABLES}
         self._owned: dict[tuple[str, str], tuple[str, str]] = {}  # text and place by owner
         if not inventory.exists():
             neighbours = inventories_beside(inventory)
@@ -111,22 +111,37 @@ class InventoryFiles:
             raise ControllerError(
                 unknown if neighbours else _problem("not-found", inventory=inventory)
             )
-        folder = inventory if inventory.is_dir() else inventory.parent
+        self._is_folder = inventory.is_dir()
+        self._folder = inventory if self._is_folder else inventory.parent
         for file in _host_files(inventory):
             self._read_hosts(file)
         for name in _VARIABLES:
-            self._refuse_hidden(folder / name)
-            for file in _files_below(folder / name):
+            for file in _files_below(self._folder / name):
                 root = self._compose(file)
                 if root is not None:
                     self._read_variables(file, root)
-        for name, owners in self._owners.items():
-            files = {file.stem: file for file in sorted(folder.glob(f"{name}/*"))}
-            unread = sorted(owners - files.keys())
-            for owner in files.keys() - owners - {"all"}:
-                for near in get_close_matches(owner, unread, n=1, cutoff=0.8):
-                    facts = {"kind": name.removesuffix("_vars"), "owner": owner, "nearest": near}
-                    self._refuse(files[owner], 1, "owner-unread", **facts)
+        if self._problems:
+            raise ControllerError(*self._problems)
+
+    def refuse_unread(self, owners: Mapping[str, Collection[str]]) -> None:
+        """Raise ControllerError for files of variables that Ansible does not read.
+
+        `owners` are Ansible's groups and hosts as `group_vars` and `host_vars`; of one name it
+        takes the first suffix. Files next to an inventory of one file may be of another inventory.
+        """
+        for name, names in owners.items():
+            for file in sorted(self._folder.glob(f"{name}/*")):
+                owner = file.stem if file.suffix in _SUFFIXES else file.name
+                paths = [file.with_name(owner + suffix) for suffix in _SUFFIXES]
+                read = next(filter(Path.exists, paths), file)
+                is_copy = file.suffix not in _SUFFIXES and file.with_suffix("").is_file()
+                if is_copy or _IGNORED.match(file.name):
+                    continue
+                if read != file:
+                    self._refuse(file, 1, "variables-hidden", read=read)
+                elif self._is_folder and owner not in names and _has_ours(file):
+                    unknown = unknown_name(name.removesuffix("_vars"), owner, sorted(names))
+                    self._refuse(file, 1, "owner-unread", reason=unknown.sentence)
         if self._problems:
             raise ControllerError(*self._problems)
 
@@ -137,7 +152,7 @@ class InventoryFiles:
         entries = self._entries.get(_INDEX.sub("", variable), [])
         entries = [entry for entry in entries if not others.match(entry.place)]
         if problem.code == "not-text":
-            entries = [entry for entry in entries if entry.kind != "str"]
+            entries = [e for e in entries if e.kind not in ("str", "seq", "map")]
             if entries:
                 problem = _changed("text-changed", variable, entries[0])
         if not entries:
@@ -173,18 +188,6 @@ class InventoryFiles:
             return None
         return root
 
-    def _refuse_hidden(self, folder: Path) -> None:
-        """Refuse variables that Ansible does not read: of one name it takes the first suffix."""
-        by_name = defaultdict(list)
-        for suffix in _SUFFIXES:
-            for entry in sorted(folder.glob("*")):
-                own_suffix = entry.suffix if entry.suffix in _SUFFIXES else ""
-                if own_suffix == suffix and not _IGNORED.match(entry.name):
-                    by_name[entry.name.removesuffix(suffix)].append(entry)
-        for read, *hidden in by_name.values():
-            for entry in hidden:
-                self._refuse(entry, 1, "variables-hidden", read=read)
-
     def _read_hosts(self, file: Path) -> None:
         root = None if file.suffix == ".ini" else self._compose(file)
         keys = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
@@ -198,7 +201,6 @@ class InventoryFiles:
 
     def _read_groups(self, file: Path, node: yaml.Node) -> None:
         for group, body in self._pairs(file, node, "The list of groups"):
-            self._owners["group_vars"].add(group.value)
             for section, entries in self._pairs(file, body, f"The group {group.value}"):
                 if section.value == "children":
                     self._read_groups(file, entries)
@@ -206,7 +208,6 @@ class InventoryFiles:
                     self._read_variables(file, entries, f"group {group.value}")
                 elif section.value == "hosts":
                     for host, variables in self._pairs(file, entries, f"hosts of {group.value}"):
-                        self._owners["host_vars"].add(host.value)
                         self._read_variables(file, variables, host.value)
 
     def _read_ini(self, file: Path) -> None:
@@ -219,7 +220,6 @@ class InventoryFiles:
                 return
             if match := re.match(r"\[([^:\]]+):?(\w*)\]", line):
                 section, kind = match[1], match[2]
-                self._owners["group_vars"].add(section)
             elif kind != "children" and not line.startswith(("#", ";")):
                 self._read_line(f"{file}:{number}", line, f"group {section}" if kind else "")
 
@@ -231,7 +231,6 @@ class InventoryFiles:
             return
         if words and not owner:
             owner, *words = words
-            self._owners["host_vars"].add(owner.partition(":")[0])
         for word in words:
             key, _, value = (part.strip() for part in word.partition("="))
             if key.startswith(_PREFIXES):
@@ -314,6 +313,12 @@ def _files_below(folder: Path) -> Iterator[Path]:
         names = file.relative_to(folder).parts
         if file.is_file() and file.suffix in _SUFFIXES and not any(map(_IGNORED.match, names)):
             yield file
+
+
+def _has_ours(path: Path) -> bool:
+    """Return whether a file, or one below a folder, has variables of ours or is a vault."""
+    files = [file for file in (path, *path.rglob("*")) if file.is_file()]
+    return any(_OURS.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
 
 
 def _is_program(file: Path) -> bool:

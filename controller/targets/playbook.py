@@ -54,6 +54,7 @@ def resolve(path: Path) -> Inventory:
         play = _play(["--inventory", str(path), str(PLAYBOOKS / "resolve.yml")], output)
         output.seek(0)
         output_text = output.read()
+    files.refuse_unread(play.owners)
     refused = {
         failure.host: [
             files.located(problem, failure.host)
@@ -83,7 +84,7 @@ def _problem_of_reason(reason: str) -> Problem:
         return Problem.from_wording(wordings, "missing", facts)
     variable = re.search(r"\b(?:fde|ansible)_\w+", reason)
     facts = {"variable": variable[0]} if variable else {}
-    words = re.sub(r"^(Task failed: )?(Error processing keyword '\w+': )?", "", reason)
+    words = re.sub(r"^(Task failed: )?(Error processing keyword '\w+': )?|: <class .*", "", reason)
     return Problem("type", facts, f"{words.rstrip('.')}.")
 
 
@@ -165,13 +166,15 @@ class Play:
     """The result of a play as the callback plugin `fde_events` reports it.
 
     `counts` are Ansible's counts of tasks by host and state, `failures` are in order of time,
-    `targets` are the resolved targets by host.
+    `targets` are the resolved targets by host, `owners` all groups and hosts of the inventory by
+    the folder of their variables, if the play began.
     """
 
     code: int
     counts: Mapping[str, Mapping[str, int]]
     failures: Sequence[PlayFailure]
     targets: Mapping[str, TargetDocument]
+    owners: Mapping[str, Sequence[str]]
 
 
 def _play(
@@ -211,6 +214,7 @@ def _play(
         counts[0] if counts else {},
         [schema.read(PlayFailure, line) for line in lines if line["event"] == "failure"],
         {resolved.host: resolved for resolved in targets},
+        next((line["owners"] for line in lines if line["event"] == "play"), {}),
     )
 
 

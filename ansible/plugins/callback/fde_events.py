@@ -1,4 +1,4 @@
-"""Writes a JSON line for each failure of a play, and one with the counts of all hosts at its end.
+"""Writes lines of JSON: a play's groups and hosts, its failures, and the counts of all hosts.
 
 The lines are appended to the file that FDE_ANSIBLE_EVENTS names; without it nothing is written.
 Ansible removes hidden values from results of tasks with `no_log` before.
@@ -37,6 +37,11 @@ class CallbackModule(CallbackBase):
         self._items: dict[
             str, list[str]
         ] = {}  # reasons of failed items of the present loop, by host
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        groups = play.get_variable_manager().get_vars(play=play)["groups"]
+        owners = {"group_vars": list(groups), "host_vars": groups["all"]}
+        self._append({"event": "play", "owners": owners})
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         self._items.setdefault(result.host.get_name(), []).extend(_reasons(result.result))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from contract.errors import ControllerError
 from contract.problem import Problem
+from contract.tests.refusal import refuses
 from controller.planning.known_names import inventories_beside
 from controller.targets.inventory_files import InventoryFiles, unknown_variables
 
@@ -171,17 +173,33 @@ def test_secrets_that_ansible_would_read_as_hosts_are_refused_unquoted(
     assert problem.code == "secrets-read" and "hunter2" not in str(problem)
 
 
-def test_variables_of_a_group_that_is_misspelt_are_refused(tmp_path: Path) -> None:
-    (problem,) = problems_of(tmp_path, target="fde_turbo: true\n")
-    assert (problem.code, problem.facts["nearest"]) == ("owner-unread", "targets")
+OWNERS = {"group_vars": ["all", "targets"], "host_vars": ["bench"]}
+
+
+@pytest.mark.parametrize(
+    ("file", "is_refused"),
+    [
+        ("group_vars/target.yml", True),
+        ("group_vars/all.yml.j2", True),
+        ("group_vars/site/main.yml", True),
+        ("host_vars/Bench", True),
+        ("host_vars/bench.yml.txt", True),
+        ("host_vars/bench.example.org.yml", True),
+        ("host_vars/bench/disks.yml", False),
+        ("host_vars/bench.json", False),
+        ("group_vars/targets.yml.orig", False),
+        ("host_vars/.bench.yml.swp", False),
+    ],
+)
+def test_variables_that_ansible_reads_for_no_one_are_refused(
+    file: str, is_refused: bool, tmp_path: Path
+) -> None:
     assert problems_of(tmp_path, targets="", webservers="") == []
-
-
-def test_variables_of_a_host_that_is_misspelt_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "host_vars").mkdir()
-    (tmp_path / "host_vars" / "Bench.yml").write_text("fde_turbo: true\n", encoding="utf-8")
-    (problem,) = problems_of(tmp_path)
-    assert (problem.code, problem.facts["nearest"]) == ("owner-unread", "bench")
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("# ours\nfde_turbo: true\n", encoding="utf-8")
+    InventoryFiles(tmp_path / "hosts.yml").refuse_unread(OWNERS)  # the file may be another's
+    with refuses("owner-unread") if is_refused else nullcontext():
+        InventoryFiles(tmp_path).refuse_unread(OWNERS)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +283,9 @@ def test_variables_that_ansible_does_not_read_are_refused(
         file = tmp_path / "group_vars" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("fde_origin: measured\n", encoding="utf-8")
-    (problem,) = problems_of(tmp_path)
-    assert problem.code == "variables-hidden"
-    assert problem.sentence.startswith(f"{tmp_path / 'group_vars' / hidden}:")
+    with refuses("variables-hidden") as refusal:
+        InventoryFiles(tmp_path).refuse_unread(OWNERS)
+    assert str(refusal.value).startswith(f"{tmp_path / 'group_vars' / hidden}:")
 
 
 @pytest.mark.parametrize(("user", "codes"), [("alice", []), ("bob", ["values-differ"])])

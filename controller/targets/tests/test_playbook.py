@@ -150,6 +150,7 @@ def resolved(folder: Path, connection: str, variables: str) -> dict[str, str]:
         ("ansible_port=ssh", "", "type", "ansible_port is 'ssh'. Correct it."),
         ("", "fde_governor: 7\n", "text-changed", "fde_governor is written 7, which YAML reads"),
         ("", "fde_turbo: sometimes\n", "type", ": argument 'fde_turbo'"),
+        ("", "fde_notify: {receivers: [{name: m, argv: [true]}]}\n", "text-changed", " true, "),
     ],
 )
 def test_a_refused_variable_is_named_with_its_place(
@@ -169,13 +170,25 @@ def test_a_refused_variable_is_named_with_its_place(
         ("missing required arguments: fde_origin", "missing", "fde_origin is missing."),
         ("Task failed: 'fde_disks' is undefined", "missing", "fde_disks is missing."),
         ("Task failed: no space left", "type", "no space left."),
+        ("x is of type dict: <class 'dict'> cannot be converted to a list", "type", "x is of type"),
     ],
 )
 def test_a_reason_of_ansible_becomes_a_problem_of_a_variable(
     reason: str, code: str, text: str
 ) -> None:
     problem = playbook._problem_of_reason(reason)
-    assert problem.code == code and str(problem).startswith(text)
+    assert problem.code == code and str(problem).startswith(text) and "<class" not in str(problem)
+
+
+def test_variables_of_a_host_that_is_named_by_its_address_are_refused(tmp_path: Path) -> None:
+    """Its name is Ansible's, as also of hosts that a range or a program names."""
+    (tmp_path / "host_vars").mkdir()
+    for name in ("192.0.2.7", "bench2"):
+        (tmp_path / "host_vars" / f"{name}.yml").write_text("fde_turbo: true\n", encoding="utf-8")
+    with refuses("owner-unread") as refusal:
+        resolved(tmp_path, "ansible_host=192.0.2.7\nbench[2:3]", "")
+    (problem,) = refusal.value.problems
+    assert "/192.0.2.7.yml:1: " in problem.sentence and "bench" in problem.sentence
 
 
 def test_the_folder_of_sockets_is_short_for_any_tmpdir(
