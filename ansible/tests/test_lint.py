@@ -278,6 +278,15 @@ def test_link_and_host_variables_of_an_inventory_are_used(tmp_path: Path) -> Non
         ({"ansible_ssh_common_args": "-F /etc/other"}, "ssh-argument"),
         ({"ansible_become": True, "ansible_become_method": "su"}, "become-method"),
         ({"ansible_become": True, "ansible_become_user": "bob"}, "become-method"),
+        ({"ansible_become": True, "ansible_become_exe": "/opt/sudo"}, "link-option"),
+        ({"ansible_become": True, "ansible_sudo_flags": "-g disk"}, "link-option"),
+        ({"ansible_become": True, "ansible_become_password": "x"}, "link-option"),
+        ({"ansible_ssh_pass": "x"}, "link-option"),
+        ({"ansible_ssh_executable": "/opt/ssh"}, "link-option"),
+        (
+            {"ansible_connection": "local", "ansible_become": True, "ansible_become_pass": "x"},
+            "link-option",
+        ),
     ],
 )
 def test_an_unsupported_link_is_refused(
@@ -287,7 +296,7 @@ def test_an_unsupported_link_is_refused(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FDE_ANSIBLE_EVENTS", str(events))
         _resolve(tmp_path, **variables)
-    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[0])
+    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[1])
     assert [problem["code"] for problem in failure["problems"]] == [code]
 
 

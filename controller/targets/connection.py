@@ -63,6 +63,8 @@ UNSHARED = ("ControlMaster=no", "ControlPath=none")
 
 # Codes of our messages, by a part of the message of OpenSSH's client or of sudo.
 _SSH_CODES = {
+    # The message before it, of any kind, is that of a jump host or a ProxyCommand.
+    "kex_exchange_identification": "dropped",
     "Could not resolve hostname": "name-unknown",
     "Connection refused": "connection-refused",
     "timed out": "no-answer",
@@ -74,16 +76,14 @@ _SSH_CODES = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "host-key-changed",
     # ssh also ends the message of any other refused key with this.
     "Host key verification failed": "host-key-unknown",
+    "Permission denied (publickey": "not-admitted",
+    "Permission denied (": "keys-not-enough",
     "Permission denied": "not-admitted",
     "Too many authentication failures": "not-admitted",
-    "bad configuration option": "ssh-config",
-    "Bad configuration option": "ssh-config",
-    "Bad owner or permissions": "ssh-config",
     "Identity file": "key-file",
     "ControlPath too long": "control-path",
     "too long for Unix domain socket": "control-path",
     bounded.TOO_LONG: "answer-too-long",
-    "kex_exchange_identification": "dropped",
     "Connection closed by": "dropped",
     "Connection reset by": "dropped",
 }

@@ -34,7 +34,7 @@ def link(
     options = tuple(
         option for name, text in arguments.items() for option in _options(name, text or "")
     )
-    defaults = {} if user and port else _defaults(host, options)
+    defaults = _defaults(host, options)
     files = [
         file
         for option in options
@@ -70,13 +70,20 @@ def _options(variable: str, text: str) -> Iterator[str]:
 
 
 def _defaults(host: str, options: tuple[str, ...]) -> dict[str, str]:
-    """Return the options that ssh would use for a host; empty without ssh."""
-    argv = ["ssh", "-G", *(f"-o{option}" for option in options), "--", host]
+    """Return the options that ssh would use for a host; empty without ssh.
+
+    Raises ControllerError for a configuration that ssh refuses: our programs pass over its unknown
+    options.
+    """
+    ours = ("ForkAfterAuthentication=no", "RemoteCommand=none")
+    argv = ["ssh", "-G", *(f"-o{option}" for option in (*ours, *options)), "--", host]
     try:
         result = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
     except OSError:
         return {}
+    if result.returncode:
+        raise ControllerError("ssh-config", output=" ".join(result.stderr.split()))
     pairs = (line.partition(" ") for line in result.stdout.splitlines())
     return {name: value for name, _, value in pairs}

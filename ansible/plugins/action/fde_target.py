@@ -5,18 +5,15 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ansible_collections.fde.testbed.plugins.plugin_utils import testbed
 
 # Variables of the connection, which Ansible converts to text.
-TEXTS = (
-    "ansible_host",
-    "ansible_user",
-    "ansible_ssh_host",
-    "ansible_ssh_user",
-    "ansible_private_key_file",
-    "ansible_ssh_private_key_file",
-)
+TEXTS = re.compile(r"ansible_(ssh_)?(host|user|private_key_file)")
+# Options by which Ansible would log in or become root in another way than our own programs.
+UNSUPPORTED = {"password", "private_key", "private_key_passphrase", "ssh_executable"}
+UNSUPPORTED |= {"become_exe", "become_flags", "become_pass"}
 
 
 class ActionModule(testbed.TestbedAction):
@@ -28,7 +25,7 @@ class ActionModule(testbed.TestbedAction):
         unknown = tuple(testbed.inventory_files.unknown_variables(iter(self._variables)))
         if unknown:
             raise testbed.ControllerError(*unknown)
-        connection = {name: self._variables[name] for name in TEXTS if name in self._variables}
+        connection = {n: value for n, value in self._variables.items() if TEXTS.fullmatch(n)}
         document = {**variables, "host": self.host, "ssh": link, "connection": connection}
         # JSON removes Ansible's tags from values.
         untagged = json.loads(json.dumps(document, default=testbed.inventory.refuse_date))
@@ -39,12 +36,17 @@ class ActionModule(testbed.TestbedAction):
 
     def _link(self, known_hosts, further_options):
         """Return the link of the controller's programs, from Ansible's settings."""
+        become = self._connection.become
+        for plugin in filter(None, (self._connection, become)):
+            for option in UNSUPPORTED & plugin.option_definitions.keys():
+                origin = str(plugin.get_option_and_origin(option, hostvars=self._variables)[1])
+                if origin.startswith("var: "):
+                    raise testbed.ControllerError("link-option", variable=origin[len("var: ") :])
         kind = self._connection.transport.rpartition(".")[2]
         if kind == "local":
             return None
         if kind != "ssh":
             raise testbed.ControllerError("connection-kind", kind=kind)
-        become = self._connection.become
         if become is not None:
             user = become.get_option("become_user", playcontext=self._play_context) or "root"
             method = become.name.rpartition(".")[2]

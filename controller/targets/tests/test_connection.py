@@ -101,6 +101,9 @@ def test_ssh_config_decides_route_and_known_hosts(line: str, tmp_path: Path) -> 
         assert settings(argv, tmp_path, line) != settings(argv, tmp_path)
 
 
+DROPPED = b"kex_exchange_identification: Connection closed by remote host\n"  # after a jump host
+
+
 @pytest.mark.parametrize(
     ("status", "stdout", "stderr", "code", "output"),
     [
@@ -109,7 +112,15 @@ def test_ssh_config_decides_route_and_known_hosts(line: str, tmp_path: Path) -> 
         (1, b"", b"", "command-failed", "no output"),
         (1, b"", b"No module named 'contract'", "no-agent", "The agent is not on"),
         (255, b"", b'Load key "/k": invalid format\nh: Permission denied', "key-file", "/k"),
-        (255, b"", b"/c: terminating, 1 bad configuration options", "ssh-config", "/c"),
+        (255, b"", b"h: Permission denied (keyboard-interactive).", "keys-not-enough", "h"),
+        (255, b"", b"no gate\nHost key verification failed.\n" + DROPPED, "dropped", "no gate"),
+        (
+            255,
+            b"",
+            b"ssh: connect to host gate port 1: Connection refused" + DROPPED,
+            "dropped",
+            "1",
+        ),
         (255, b"", b"unix_listener: path too long for Unix domain socket", "control-path", ""),
         (255, b"", b"ControlPath too long ('/t/x' >= 108 bytes)", "control-path", "/t/x"),
     ],

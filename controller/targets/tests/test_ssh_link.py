@@ -36,6 +36,13 @@ def test_names_and_addresses_are_hosts(host: str) -> None:
     assert link(host, user="u", port=1, key=None, arguments={}, become=False).host == host
 
 
+def test_a_configuration_that_ssh_refuses_is_refused() -> None:
+    with refuses("ssh-config") as refusal:
+        arguments = {"ansible_ssh_common_args": "-o HostNmae=x"}
+        link("h", user="u", port=1, key=None, arguments=arguments, become=False)
+    assert "hostnmae" in str(refusal.value)
+
+
 @pytest.mark.parametrize("argument", ["-F", "--", "gate", "-o 'x"])
 def test_an_unsupported_ssh_argument_is_refused(argument: str) -> None:
     with refuses("ssh-argument", argument=argument, variable="ansible_ssh_args"):
