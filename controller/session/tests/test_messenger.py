@@ -132,6 +132,10 @@ def test_a_hanging_receiver_is_killed_with_its_children(tmp_path: Path) -> None:
     wait_until(lambda: has_ended(int(pid.read_text())))
 
 
+def test_a_receiver_that_another_kills_did_not_hang() -> None:
+    assert delivery.deliver(program("sh", "-c", "kill -9 $$"), MESSAGE) == "it ended with -9"
+
+
 @pytest.mark.parametrize("mode", [None, 0o644])
 def test_a_program_that_cannot_be_started_is_named(mode: int | None, tmp_path: Path) -> None:
     hook = tmp_path / "hook"
