@@ -69,9 +69,15 @@ def queue(name: str) -> Path:
     return (device if (device / "queue").exists() else device.parent) / "queue"
 
 
-def read_only(name: str) -> bool:
-    """Whether the kernel refuses writes to it, for a switch, the drive or `blockdev --setro`."""
-    return system_text.read(BLOCK / name / "ro").strip() == "1"
+def unsuited(name: str) -> str:
+    """Return why the disk cannot take every write alike; empty if it can."""
+    if system_text.read(BLOCK / name / "ro").strip() == "1":
+        return "is write-protected (its switch, its settings, `blockdev --setro`)"
+    zones = system_text.read_line_or_empty(queue(name) / "zoned")
+    if zones not in ("", "none"):
+        return f"is {zones}: its zones are written in order only"
+    shift = system_text.read_line_or_empty(BLOCK / name / "alignment_offset")
+    return "" if shift in ("", "0") else f"has physical blocks that are shifted by {shift} bytes"
 
 
 def is_whole_disk(name: str) -> bool:

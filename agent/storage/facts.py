@@ -91,7 +91,7 @@ class DiskFacts:
 
     path: str | None = None
     whole_disk: bool = False
-    read_only: bool = False
+    unsuited: str = ""
     serial: str = ""
     size_bytes: int = 0
     diskseq: int = 0
@@ -251,7 +251,7 @@ def _gather(disk: Disk, name: str) -> DiskFacts:
     facts = DiskFacts(
         path=path,
         whole_disk=is_whole,
-        read_only=devices.read_only(name),
+        unsuited=devices.unsuited(name),
         serial=serial,
         size_bytes=size,
         diskseq=devices.diskseq(name) if is_whole else 0,

@@ -184,15 +184,12 @@ def attach(disk: Disk) -> bool:
         raise _error("no-direct-io", disk)
     # A discard would make holes in the file, which later writes would have to allocate again.
     (BLOCK / name / "queue" / "discard_max_bytes").write_text("0")
-    _link(Path(disk.by_id), f"/dev/{name}")
-    devices.settle()
-    return is_new
-
-
-def _link(path: Path, device: str) -> None:
+    path = Path(disk.by_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    path.symlink_to(device)
+    path.symlink_to(f"/dev/{name}")
+    devices.settle()
+    return is_new
 
 
 def remove(disk: Disk) -> bool:

@@ -135,8 +135,8 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
 
 
 def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Problem]:
-    if facts.read_only:
-        yield refusal("write-protected", disk, facts)
+    if facts.unsuited:
+        yield refusal("unsuited", disk, facts, why=facts.unsuited)
     held = f"held by {MAPPING}"
     for use in facts.uses:
         # Our mapping, its helpers of the same name, or our mount.

@@ -174,11 +174,11 @@ def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
 def script(disk: Disk, extent: Extent) -> str:
     """Return the input of sfdisk; the UUIDs bind the mark to the disk's serial number.
 
-    sfdisk's first block for data is otherwise a multiple of the disk's optimal size of requests,
-    which may be more than a MiB.
+    Without the first block and the grain, sfdisk rounds start and size to the disk's optimal size
+    of requests, which may be more than a MiB.
     """
     return (
-        f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\nfirst-lba: 34\n"
+        f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\nfirst-lba: 34\ngrain: 512\n"
         f"start={START_BYTES // MIB}MiB, size={partition_bytes(extent) // MIB}MiB, "
         f"type={MARKER_TYPE}, uuid={partition_uuid(disk.serial)}, "
         f'name="{MARKER_NAME}"\n'

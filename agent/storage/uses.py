@@ -336,7 +336,9 @@ def _named_in_tables(names: Collection[str]) -> list[Use]:
         # As udev names its links.
         link = re.sub(r"[^\w#+\-.:=@]", lambda odd: f"\\x{ord(odd[0]):02x}", value.strip("\"'"))
         path = entry if entry.startswith("/dev/") else f"/dev/disk/by-{tag.lower()}/{link}"
-        if (name := devices.kernel_name(path)) in names:
+        # The partition need not be there yet.
+        on_disk = re.sub(r"-part\d+$", "", path)
+        if (name := devices.kernel_name(path) or devices.kernel_name(on_disk)) in names:
             users.append(Use(str(name), f"named in {table}"))
     return users
 
