@@ -47,7 +47,7 @@ from contract.strict_json import Document, Json
 from instrumentation.sources.registry import SourceError
 
 # Of agent.checks those that say something of a machine on which no suite runs.
-CHECKS = ("load", "governor", "turbo", "memory", "swap", "disk-health", "powercap")
+CHECKS = ("load", "governor", "turbo", "memory", "swap", "preloaded", "disk-health", "powercap")
 SUITES = Path("/var/lib/fde-testbed")
 JOULES_PAUSE_S = 0.1
 RAPL_S = 0.5

@@ -59,7 +59,6 @@ def gather(spec: StorageSpec) -> Document:
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
         "environment": programs.environment(),
         "environment_withheld": sorted(set(os.environ) - set(programs.INHERITED)),
-        "preloaded": _text(Path("/etc/ld.so.preload")),
         "simulated_rapl": SIMULATED_RAPL.exists(),
         "disks": {role: _disk(disk) for role, disk in spec.disks.items()},
         "versions": versions(),

@@ -18,7 +18,8 @@ _SHRINKING = {"compress", "compress-force", "compress_algorithm", "compression"}
 _NO_ACCESS_TIMES = {"noatime", "ro"}
 _SENTENCE = "The work of {phase} was not done as planned: {clause}."
 _REMEDY = (
-    "Check that the programs on the target are its distribution's own, and what else uses the disk."
+    "Check that the programs on the target are its distribution's own, what /etc/ld.so.preload and"
+    " the file system's properties (lsattr) change, and what else uses the disk."
 )
 UNSEEN = "work-unseen"
 _EXCUSES = {

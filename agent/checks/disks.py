@@ -25,6 +25,18 @@ def health(context: CheckContext) -> Observation | None:
     return Observation(failed or "passed", not failed)
 
 
+def unflushed(context: CheckContext) -> Observation:
+    """Observe which disks have a write cache that the kernel does not flush, by its settings."""
+    serials = []
+    for name in context.disks:
+        queue, device = _queue(context, name), _device(context, name)
+        # What tells of a write cache: NVMe's have FUA, ATA's usually not.
+        signs = {text(queue / "fua"), *map(text, device.glob("scsi_disk/*/cache_type"))}
+        if text(queue / "write_cache") == "write through" and signs & {"1", "write back"}:
+            serials.append(serial_of(context, name))
+    return Observation(" ".join(serials) or "none", not serials)
+
+
 def medium_errors(context: CheckContext) -> dict[str, int] | None:
     """Count the errors of the media since the disks were made, by serial number.
 
@@ -149,12 +161,11 @@ def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]
     states = {}
     for name in context.disks:
         serial, health = serial_of(context, name), context.health.get(name)
-        queue = context.sys / "class/block" / name / "queue"
         power = controllers(_device(context, name))[0] / "power"
         states[serial] = {
             "temperature_c": warm.get(serial),
             "link": linked.get(serial),
-            "write_cache": text(queue / "write_cache"),
+            "write_cache": text(_queue(context, name) / "write_cache"),
             "latency_tolerance_us": text(power / "pm_qos_latency_tolerance_us"),
             **{key: getattr(health, key, None) for key in _TOLD},
         }
@@ -169,6 +180,10 @@ def serial_of(context: CheckContext, name: str) -> str:
 
 def _device(context: CheckContext, name: str) -> Path:
     return context.sys / "class/block" / name / "device"
+
+
+def _queue(context: CheckContext, name: str) -> Path:
+    return context.sys / "class/block" / name / "queue"
 
 
 def growth(before: dict[str, int], current: dict[str, int]) -> Observation:

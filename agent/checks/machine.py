@@ -106,6 +106,12 @@ def swap(context: CheckContext) -> Observation | None:
     return Observation(used_bytes, used_bytes == 0)
 
 
+def preloaded(context: CheckContext) -> Observation:
+    """Observe the libraries that the loader puts into every program, which may change its work."""
+    libraries = " ".join((text(context.proc / "1/root/etc/ld.so.preload") or "").split())
+    return Observation(libraries or "none", not libraries)
+
+
 def powercap(context: CheckContext) -> Observation:
     """Count the RAPL counters that can be read."""
     zones = sorted(context.sys.glob("class/powercap/intel-rapl:*/energy_uj"))

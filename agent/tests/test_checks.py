@@ -93,6 +93,8 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("memory", "before"): _write("proc/meminfo", "MemAvailable:  1000 kB\n"),
     ("swap", "before"): _append("proc/swaps", "/dev/sda2 partition 100 10 -2\n"),
     ("timers", "before"): _write("units", "cron.service loaded active running Cron\n"),
+    ("preloaded", "before"): _write("proc/1/root/etc/ld.so.preload", "/lib/libeatmydata.so\n"),
+    ("unflushed", "before"): _write(f"{QUEUE}/write_cache", "write through\n"),
     ("disk-health", "before"): _write("smart.json", _smart(critical_warning=4)),
     ("disk-errors", "before"): _remembered("medium_errors", {"S1": 2}),
     ("firmware", "before"): _remembered("firmware", {DISK: "0.9"}),
@@ -120,7 +122,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
 CLOCKS = {("clock", "during"): time.CLOCK_REALTIME, ("suspend", "during"): time.CLOCK_BOOTTIME}
 # What a machine always offers, even one without anything.
 ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clock", "suspend"}
-ALWAYS |= {"stolen-time", "disk-link"}
+ALWAYS |= {"stolen-time", "disk-link", "preloaded", "unflushed"}
 
 
 def _inspect(
@@ -269,7 +271,7 @@ def test_the_state_of_disks_is_recorded_before_and_after_a_run(place: Machine) -
     conditions = {
         "temperature_c": 35.0,
         "link": "8.0 GT/s PCIe, x4, queue of 32",
-        "write_cache": None,
+        "write_cache": "write back",
         "latency_tolerance_us": None,
         "throttled": 1,
         "kernel_written_bytes": None,
