@@ -253,8 +253,10 @@ class Stack:
         """Make the file system; return the seconds that mkfs took."""
         self._check(self.spec.disks[configuration.disk])
         start_s = time.monotonic()
-        # -K: not by mkfs, which would reach the disk only through some stacks.
+        # -K: not by mkfs, which would reach the disk only through some stacks. A target's own
+        # mke2fs.conf may add defaults that no mount shows, such as nobarrier or data=journal.
         argv = [f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH]
+        argv = ["env", "MKE2FS_CONFIG=/nonexistent", *argv]
         run(argv, progress=devices.progress(self._mapper.PATH))
         return time.monotonic() - start_s
 

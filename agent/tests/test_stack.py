@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import nullcontext
@@ -166,6 +167,23 @@ def test_entering_ends_mounted_and_freshly_formatted(scene: Scene) -> None:
     assert stack.state == "bare"
     assert stack.entered is None
     assert scene.kind.calls == ["before", "attach"] * 2
+
+
+def test_no_defaults_of_the_target_reach_a_file_system(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A default as nobarrier in /etc/mke2fs.conf shows in no mount's options."""
+    program, record = tmp_path / "mkfs.ext4", tmp_path / "record"
+    path = shutil.which("mkfs.ext4", path="/usr/sbin:/sbin")
+    program.write_text(f'#!/bin/sh\necho "$MKE2FS_CONFIG" >{record}\nexec {path} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    stack = scene.stack()
+    stack.enter("one")
+    stack.leave()
+    config = record.read_text().strip()
+    assert config
+    assert not Path(config).exists()
 
 
 def test_the_guard_is_asked_before_attaching_and_before_formatting(scene: Scene) -> None:
