@@ -289,6 +289,7 @@ class Curve:
     and the power on both sides contradict each other, `void` stretches without any value.
     `rest_squares_w2` and `rest_freedom` are the sum of squares of rests about their means, and its
     degrees of freedom. `counter_contradicted`: the meter's counter does not match its power.
+    `gaps_checked`: it matches, and gaps hold what it counted.
     `window_s` is the time over which a reading is the mean, as far as known; `slow` if it is longer
     than declared.
     """
@@ -313,6 +314,7 @@ class Curve:
     rest_squares_w2: float = 0.0
     rest_freedom: int = 0
     counter_contradicted: bool = False
+    gaps_checked: bool = False
     window_s: float = 0.0
     slow: bool = False
 

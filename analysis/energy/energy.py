@@ -30,20 +30,16 @@ from instrumentation.sources import coverage
 from instrumentation.sources.accuracy import STEP_J, UNOBSERVED_S, counter_uncertainty_j
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.standing import (
-    ABOVE_TOTAL,
-    BELOW_PART,
     IGNORES_LOAD,
     STANDING,
     STANDS_STILL,
     Stretch,
-    object_to_power,
-    shortfall,
-    update_interval_s,
+    below_parts,
+    time_and_energy,
 )
 from instrumentation.sources.zones import default_max_power_w, kind_of, summands
 
 SLACK_NS = 10_000_000  # between a rest and its phase, while the counters are read
-METER_UPDATE_S = 1.0  # within which the figure of a meter at the wall follows the load
 
 
 def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseEdge]:
@@ -233,6 +229,7 @@ def energy_table(
 
 
 UNCONFIRMED = "unconfirmed"
+_SUM = "package + dram"
 _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "energy_u95_j")
 
 
@@ -244,55 +241,42 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
     joules either. RAPL's platform zone includes its packages, and only the zone has none. A meter
     of the system without any such part next to it is flagged `unconfirmed`.
     """
-    totals = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL)
-    rapl = totals.filter(source=RAPL)
-    components = list(dict.fromkeys(rapl["component"]))
-    packages = ["package" if "package" in components else "package-0"]
-    parts = [rapl.filter(pl.col("component").is_in([*packages, "dram"]))]
-    metered = totals.filter(~pl.col("source").is_in(COUNTERS))
-    parts += metered.filter(component="drive").partition_by("source")
-    pairs = [(meter, SYSTEM, part) for meter in metered["source"].unique() for part in parts]
-    platforms = [zone for zone in components if kind_of(zone) == "psys"]
-    if len(platforms) == 1:
-        pairs.append((RAPL, platforms[0], rapl.filter(pl.col("component").is_in(packages))))
-    codes: dict[tuple[str, str], str] = {}
-    machine = coverage.table().categories["machine"]
-    for source, component, part in pairs:
-        part_joules = part.group_by("run_id").agg(pl.col("energy_j").sum())
-        total = totals.filter(source=source, component=component)
-        totals_of_runs = [
-            Stretch(*row) for row in total.select("duration_s", "energy_j").iter_rows()
-        ]
-        objection = object_to_power(source, machine, totals_of_runs)
-        if objection and component == SYSTEM:
-            codes[source, component] = objection.code
-            continue
-        runs = total.join(part_joules, on="run_id", suffix="_part").sort("run_id")
-        sides = [
-            [Stretch(seconds, energy_j) for seconds, energy_j in runs.select(*c).iter_rows()]
-            for c in (("duration_s", "energy_j"), ("duration_s", "energy_j_part"))
-        ]
-        update_s = update_interval_s(sides[0]) if source == RAPL else METER_UPDATE_S
-        if shortfall(sides[0], sides[1], update_s) is None:
-            continue
-        codes[source, component] = BELOW_PART
-        if source == RAPL:
-            codes[PYRAPL, f"{PYRAPL}-{component}"] = BELOW_PART
-        elif (part_source := part["source"][0]) != source:
-            sources = COUNTERS if part_source == RAPL else (part_source,)
-            others = frame.filter(pl.col("source").is_in(sources)).select("source", "component")
-            codes = dict.fromkeys(others.unique().iter_rows(), ABOVE_TOTAL) | codes
-    objections = pl.DataFrame(
-        [(*names, code) for names, code in codes.items()],
-        schema={"source": pl.String, "component": pl.String, "objection": pl.String},
-        orient="row",
+    key = pl.concat_str("source", "component", separator="/")
+    names = frame.select(key.alias("key"), "component", "source").unique(maintain_order=True)
+    named = {k: (part, "RAPL" if s in COUNTERS else s) for k, part, s in names.iter_rows()}
+    known = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL).sort("run_id")
+    figures = known.select(key, "run_id", "duration_s", "energy_j").iter_rows()
+    joules = {(k, run_id): Stretch(seconds, energy_j) for k, run_id, seconds, energy_j in figures}
+    run_ids = known["run_id"].unique(maintain_order=True)
+    missing = Stretch(0.0, None)
+    stretches = {k: [joules.get((k, run_id), missing) for run_id in run_ids] for k in named}
+    categories = coverage.table().categories
+    kinds = {SYSTEM: categories["machine"], "drive": categories["drive"]}
+    covers = {k: kinds[c] for k, (c, s) in named.items() if s != "RAPL" and c in kinds}
+    package = f"{RAPL}/package" if f"{RAPL}/package" in named else f"{RAPL}/package-0"
+    sides = stretches.get(package), stretches.get(f"{RAPL}/dram")
+    pairs = list(zip(*filter(None, sides), strict=True))
+    if pairs:
+        covers[_SUM] = categories["processor+memory"]
+        named[_SUM] = _SUM, "RAPL"
+        sums = (time_and_energy(pair) for pair in pairs)
+        stretches[_SUM] = [Stretch(s, energy_j) if s else missing for s, energy_j in sums]
+    platforms = [
+        k for k, (c, s) in named.items() if k.startswith(f"{RAPL}/") and kind_of(c) == "psys"
+    ]
+    if len(platforms) == 1 and package in named:
+        covers |= {platforms[0]: categories["platform"], package: categories["processor"]}
+    codes = {k: o.code for k, o in below_parts(named, covers, stretches, None).items()}
+    codes |= {f"{PYRAPL}/{PYRAPL}-{named[k][0]}": codes[k] for k in platforms if k in codes}
+    measured = {k for k in covers if any(s.energy_j is not None for s in stretches[k])}
+    confirming = {named[k][1] for k in measured if covers[k] != kinds[SYSTEM]}
+    alone = [k for k, c in covers.items() if c == kinds[SYSTEM] and not confirming - {named[k][1]}]
+    judged = frame.with_columns(
+        key.replace_strict(codes, default=None, return_dtype=pl.String).alias("objection")
     )
-    judged = frame.join(objections, on=["source", "component"], how="left", maintain_order="left")
     refused = pl.col("objection").is_not_null()
-    confirming = {part["source"][0] for part in parts if not part.is_empty()}
-    alone = [source for source in metered["source"].unique() if not confirming - {source}]
-    is_alone = (pl.col("component") == SYSTEM) & pl.col("source").is_in(alone) & ~refused
-    words = pl.col("flags"), pl.col("objection"), pl.when(is_alone).then(pl.lit(UNCONFIRMED))
+    unconfirmed = pl.when(key.is_in(alone) & ~refused).then(pl.lit(UNCONFIRMED))
+    words = pl.col("flags"), pl.col("objection"), unconfirmed
     flags = pl.concat_str(words, separator=" ", ignore_nulls=True)
     return judged.with_columns(
         *(pl.when(~refused).then(pl.col(name)).alias(name) for name in _FIGURES),

@@ -201,6 +201,8 @@ class _Channel:
             by_counter=self._counter,
             gap_open=self._open,
             counter_contradicted=self._check.contradicts(self._resolution.counter_quantum_j),
+            gaps_checked=bool(self._countable)
+            and self._check.agrees(self._resolution.counter_quantum_j),
             void=self._void,
             rest_squares_w2=self._rest_squares_w2,
             rest_freedom=self._rest_freedom,

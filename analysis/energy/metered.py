@@ -187,7 +187,8 @@ class Metered:
         if channel in self.counters:
             return Energy(None, None, coverage, (ONLY_RISES_FLAG,))
         filled = curve.by_plateau[between].any()
-        if curve.void[between].any() or (filled and coverage < LEAST_MEASURED):
+        mostly_filled = filled and coverage < LEAST_MEASURED and not curve.gaps_checked
+        if curve.void[between].any() or mostly_filled:
             return Energy(None, None, coverage, ("no-samples",))
         if curve.gap_open[between].any():
             return Energy(None, None, coverage, (GAP_FLAG,))

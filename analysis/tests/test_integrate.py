@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -389,6 +390,28 @@ def test_a_counter_that_contradicts_its_power_is_flagged_on_every_stretch() -> N
             samples.of_table(counted), "poll", 0.0, ["system"], set(edges(5.0, 20.0))
         )
         assert energies.energy("system", [(5 * S, 20 * S)]).flags == flags
+
+
+@pytest.mark.parametrize(
+    ("lost", "counter", "flags"),
+    [
+        ((8, 13), False, ("gap-filled",)),
+        ((8, 17), False, ("no-samples",)),
+        ((8, 17), True, ("gap-filled",)),  # the counter agrees, and the power is finer
+    ],
+)
+def test_a_time_of_which_most_is_missing_has_joules_only_by_a_counter(
+    lost: tuple[int, int], counter: bool, flags: tuple[str, ...]
+) -> None:
+    frame = table([k + 1.0 for k in range(30)], window_s=1.0)
+    frame = frame.with_columns(power_w_system=np.full(30, 50.0) + 0.001 * (np.arange(30) % 3))
+    if counter:
+        frame = frame.with_columns(energy_j_system=50.0 * (np.arange(30) + 1.0))
+    kept = frame.filter(~pl.int_range(pl.len()).is_between(*lost))
+    meter = samples.of_table(kept), "poll", 0.0, ["system"], set(edges(5.0, 20.0))
+    energy = Metered.from_samples(*meter).energy("system", [(5 * S, 20 * S)])
+    assert energy.flags == flags
+    assert (energy.energy_j is None) == (flags == ("no-samples",))
 
 
 def test_phases_and_pauses_add_up_and_count_each_cut_once() -> None:

@@ -144,35 +144,6 @@ def longest_frozen_row(stretches: Sequence[Stretch], patience: float) -> tuple[f
     return longest if longest[0] >= max(patience, SHARE * time_and_energy(stretches)[0]) else None
 
 
-def shortfall(
-    total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
-) -> tuple[float, float] | None:
-    """Return the joules of a total and of its part if the total is less; else None.
-
-    They are over the stretches in which both are known. The total is less by more than late counts
-    (each within `update_s`) explain, or in each of several stretches, at rest as under load.
-    """
-    pairs = [
-        (stretch.seconds, stretch.energy_j, part_stretch.energy_j)
-        for stretch, part_stretch in zip(total, part, strict=True)
-        if stretch.energy_j is not None and part_stretch.energy_j is not None
-    ]
-    seconds, total_j, part_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
-    if not total_j or not seconds:
-        return None  # `object_to_counter` reports it
-    always = all(pair[1] < pair[2] * (1 - ROUNDING) for pair in pairs)
-    if always and len(pairs) >= SOME and seconds >= SOME_S:
-        return total_j, part_j
-    late_j = part_j / seconds * update_s * math.sqrt(len(pairs))
-    return (total_j, part_j) if total_j + late_j < part_j * (1 - ROUNDING) else None
-
-
-def update_interval_s(stretches: Sequence[Stretch]) -> float:
-    """Return the update interval of a counter in s: `UPDATE_S`, or less if it moved faster."""
-    moved = sum(bool(stretch.energy_j) for stretch in stretches)
-    return min(UPDATE_S, time_and_energy(stretches)[0] / max(1, moved))
-
-
 def object_to_counter(
     label: str, stretches: Sequence[Stretch], patience: float
 ) -> Objection | None:
@@ -293,8 +264,9 @@ def below_parts(
     for name, category in possible.items():
         label, source = named[name]
         update_s = patience_s(source)
-        if source in ("RAPL", "nvml"):
-            update_s = update_interval_s(stretches[name])
+        if source in ("RAPL", "nvml"):  # or less, as its counter moved in many stretches
+            moved = sum(bool(stretch.energy_j) for stretch in stretches[name])
+            update_s = min(UPDATE_S, time_and_energy(stretches[name])[0] / max(1, moved))
         for part in (n for n, within in possible.items() if within.name in category.holds):
             part_label, part_source = named[part]
             sides = stretches[name], stretches[part]
@@ -303,9 +275,9 @@ def below_parts(
                 objection = object_to_rise(label, part_label, *sides, late_s.get(name, update_s))
             if objection is None:
                 continue
+            unknown = f"{objection.observation}, and which of the two is wrong is unknown"
+            objection = replace(objection, observation=unknown)
             if part_source != source:
-                unknown = f"{objection.observation}, and which of the two is wrong is unknown"
-                objection = replace(objection, observation=unknown)
                 others = (n for n in stretches if named[n][1] == part_source)
                 objections |= {
                     n: replace(objection, code=ABOVE_TOTAL, label=named[n][0]) for n in others
@@ -318,11 +290,25 @@ def below_parts(
 def object_to_total(
     label: str, part_label: str, total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
 ) -> Objection | None:
-    """Object to a total that is less than its part; else None."""
-    joules = shortfall(total, part, update_s)
-    if joules is None:
+    """Object to a total that is less than its part; else None.
+
+    They are compared over the stretches in which both are known. The total is less by more than
+    late counts (each within `update_s`) explain, or in each of several stretches, at rest as under
+    load.
+    """
+    pairs = [
+        (stretch.seconds, stretch.energy_j, part_stretch.energy_j)
+        for stretch, part_stretch in zip(total, part, strict=True)
+        if stretch.energy_j is not None and part_stretch.energy_j is not None
+    ]
+    seconds, total_j, part_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
+    if not total_j or not seconds:
+        return None  # `object_to_counter` reports it
+    always = all(pair[1] < pair[2] * (1 - ROUNDING) for pair in pairs)
+    late_j = part_j / seconds * update_s * math.sqrt(len(pairs))
+    is_long = len(pairs) >= SOME and seconds >= SOME_S
+    if not (always and is_long) and total_j + late_j >= part_j * (1 - ROUNDING):
         return None
-    total_j, part_j = joules
     return Objection(
         BELOW_PART,
         label,
