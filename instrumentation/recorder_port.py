@@ -67,7 +67,7 @@ def foreign_error(config: MeterEntry, data: bytes, device: str, reason: str = ""
     """Return the error for bytes that contain no record of this kind; `reason` is the driver's."""
     other = recognise_kind(data, config.kind)
     facts = {"meter": config.name, "port": config.port}
-    reason = reason or "its readings do not change" * is_network(config.port)
+    reason = reason or "all its answers are of one reading" * is_network(config.port)
     if reason and not other and (is_network(config.port) or data.isascii()):
         return RecorderError("no-readings", **facts, reason=reason)
     hint = f"That is a {other}: set its kind." if other else "Check kind and baud."

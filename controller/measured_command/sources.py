@@ -95,22 +95,16 @@ def coverage_notes(
     covers, source = category(component, components), components[component].source
     if covers and covers.leaves_out:
         yield Note("not-counted", {"component": component}, covers.leaves_out)
-    if covers is None or covers.rank == 1:
-        parts = {n: category(n, components) for n in components.keys() - objections}
-        checks = [
-            n
-            for n, part in parts.items()
-            if part and covers and components[n].source != source
-            if part == covers or part.name in covers.holds
-        ]
-        if not checks:
-            yield Note(
-                "unconfirmed",
-                {"component": component},
-                f"No other source confirms {components[component].label}: one of two supplies "
-                "would look the same, and without voltage and current so would another unit or an "
-                "overflow. Compare it once with another meter, or with the processor's counters.",
-            )
+    others = {n for n in components.keys() - objections if components[n].source != source}
+    parts = [category(name, components) for name in others]
+    checks = [c for c in parts if c and covers and (c == covers or c.name in covers.holds)]
+    if not checks and (covers is None or covers.rank == 1):
+        sentence = (
+            f"No other source confirms {components[component].label}: one of two supplies would "
+            "look the same, and without voltage and current so would another unit or an overflow. "
+            "Compare it once with another meter, or with the processor's counters."
+        )
+        yield Note("unconfirmed", {"component": component}, sentence)
     if only_w is not None and source != "battery":
         sentence = (
             f"{component} showed {only_w:.6g} W in every reading: the commands gave the processor "

@@ -20,12 +20,13 @@ import polars as pl
 import pytest
 
 from contract.documents import MeterFault, RecorderStatus
+from contract.plan import MeterEntry
 from instrumentation import recorder
 from instrumentation.decode import decode, write_samples
 from instrumentation.meters.rows import ParseResult
 from instrumentation.ports import Port
 from instrumentation.recorder import Recorder
-from instrumentation.recorder_port import RecorderError, driver_of, parse_meter
+from instrumentation.recorder_port import RecorderError, driver_of, foreign_error, parse_meter
 from instrumentation.recorder_status import Status
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
@@ -356,6 +357,27 @@ def test_a_continued_recording_refuses_another_adapter(
             refused = ("plugged in" in bench.results[0], "may be another" in bench.results[0])
             assert any(refused) != is_taken, bench.results
             bench.status_path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("port", "data", "reason", "code"),
+    [
+        ("/dev/ttyUSB0", b"P= 12 W\r\n", "a line that the pattern does not fit", "no-readings"),
+        (
+            "/dev/ttyUSB0",
+            b"\x88\xef\xb1\n",
+            "a line that the pattern does not fit",
+            "foreign-records",
+        ),
+        ("/dev/ttyUSB0", b"P= 12 W\r\n", "", "foreign-records"),
+        ("http://plug", b"@2 0 200 OK\n{}\n", "", "no-readings"),
+    ],
+)
+def test_a_stream_that_can_be_read_is_refused_with_its_drivers_reason(
+    port: str, data: bytes, reason: str, code: str
+) -> None:
+    entry = MeterEntry("m", "line", port, "measured", {"0": "system"}, 9600)
+    assert foreign_error(entry, data, "", reason).code == code
 
 
 def test_a_foreign_stream_is_refused_with_its_bytes(link: Path, refused: Refused) -> None:
