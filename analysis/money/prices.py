@@ -88,10 +88,11 @@ def _parse(text: str, example: str) -> tuple[Price, str]:
     if match is None or (match[1] and match[3]):
         raise ValueError(f"{text!r} is not a price. Write an amount and a currency: {example}.")
     before, amount, after, unit = match.groups(default="")
-    units, comma, decimals = amount.partition(",")
-    if comma and len(decimals) == len("000") and units.strip("0"):
-        raise ValueError(f"{amount!r} is ambiguous. Write {units}{decimals} or {units}.{decimals}.")
-    value = float(amount.replace(",", "."))
+    units, _, decimals = amount.replace(",", ".").partition(".")
+    if len(decimals) == len("000") and units.strip("0"):
+        decimal = f"{units}.{decimals}0"
+        raise ValueError(f"{amount!r} is ambiguous. Write {units}{decimals} or {decimal}.")
+    value = float(f"{units}.{decimals}")
     if value <= 0:
         raise ValueError(f"{text!r} is not above 0.")
     name = before or after

@@ -41,7 +41,19 @@ def test_a_price_of_electricity(text: str, amount: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "EUR", "-3EUR", "0EUR", "1e3EUR", "1,250EUR", "25Euro", "25ct", "€25EUR", "25EUR/h"],
+    [
+        "",
+        "EUR",
+        "-3EUR",
+        "0EUR",
+        "1e3EUR",
+        "1,250EUR",
+        "1.250EUR",
+        "25Euro",
+        "25ct",
+        "€25EUR",
+        "25EUR/h",
+    ],
 )
 def test_what_is_no_price_is_refused(text: str) -> None:
     for parse in (parse_price, parse_price_per_kwh):
