@@ -360,7 +360,7 @@ class Troubled(SmartPower3Simulator):
 
 def test_flags_of_a_meter_reach_text_document_and_table(bench: Bench, capsys: Captured) -> None:
     silent, table = bench.folder / "silent", bench.folder / "table.md"
-    halves = Command("halves", ("sh", "-c", f"sleep 0.5; : > {silent}; sleep 0.5; rm {silent}"))
+    halves = Command("halves", ("sh", "-c", f"sleep 0.8; : > {silent}; sleep 0.3; rm {silent}"))
     entry = meter(bench.folder / "port")
     with speaking(bench.folder / "port", Troubled(silent)):
         options = {"runs": 2, "rest_s": 0.3, "meters": [entry], "export_markdown": table}
