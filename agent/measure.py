@@ -225,9 +225,10 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
             with suppress(OSError):
                 (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
+            name = type(error).__name__
             is_foreseen = isinstance(error, WorkloadError)
-            sentence = str(error) if is_foreseen else f"{run.workload}: {error!r}"
-            return Fault("workload", sentence, {"error": type(error).__name__})
+            sentence = str(error) if is_foreseen else f"{run.workload}: {name}: {error}"
+            return Fault("workload", sentence, {"error": name})
         finally:
             reap()
         return None
