@@ -17,6 +17,7 @@ TABLE = coverage.table()
         ("package-1", ["package-0", "package-1"], "part"),
         ("package-0-die-1/dram", [], "memory"),
         ("package-1/core", [], "core"),
+        ("uncore", ["package-0", "uncore"], "core"),
         ("nct6775/power1", [], None),
     ],
 )

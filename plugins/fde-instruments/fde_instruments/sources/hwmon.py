@@ -136,7 +136,8 @@ def discover(root: Path) -> list[Sensor]:
 def _candidates(root: Path) -> Mapping[str, Sequence[Sensor]]:
     """Return the files of each quantity by name, the best first."""
     sensors: dict[str, list[Sensor]] = {}
-    for chip in sorted(root.glob("hwmon*"), key=_number_of):
+    # By its device: another one may get this number later.
+    for chip in (link.resolve() for link in sorted(root.glob("hwmon*"), key=_number_of)):
         if _text(chip / "device/type") == "Battery":
             continue  # the battery source reads it
         chip_sensors: dict[str, list[Sensor]] = {}

@@ -23,6 +23,7 @@ from instrumentation.sources.standing import POWER_TWIN
 
 LIBRARY = "libnvidia-ml.so.1"
 PERIOD_S = 0.2
+AVERAGED_NS = 10**9  # of the power of all cards since Ampere but GA100 (NVML API reference)
 _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 
 
@@ -110,7 +111,8 @@ class NvmlSource(PolledSource):
             except OSError as error:
                 lost.append(f"{name}: {reason(error)}")
         self.omitted = f"NVML gives no figure of {', '.join(lost)}." if lost else ""
-        super().__init__(powers, counters, period_s, (*counters, *powers))
+        averaged_ns = dict.fromkeys(powers, AVERAGED_NS)
+        super().__init__(powers, counters, period_s, (*counters, *powers), averaged_ns)
 
     def _counts(self, device: ctypes.c_void_p) -> bool:
         """Return whether a card has an energy counter. Raises OSError if the card is lost."""

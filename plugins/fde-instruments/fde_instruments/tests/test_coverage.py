@@ -78,6 +78,7 @@ def test_only_declared_parts_are_added_up() -> None:
         (["amdgpu/PPT", "gpu-0", "cpu"], {"amdgpu/PPT", "gpu-0"}),
         (["xe/card", "xe/pkg", "hwmon8-xe/card"], {"xe/card", "hwmon8-xe/card"}),
         (["xe/card", "xe/pkg"], set()),
+        (["amdgpu/slowPPT", "amdgpu/fastPPT"], set()),
         (["gpu-0"], set()),
     ],
 )

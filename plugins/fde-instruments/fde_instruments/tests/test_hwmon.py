@@ -144,6 +144,23 @@ def test_a_vanished_sensor_is_a_failed_read(tmp_path: Path) -> None:
     assert isinstance(empty, ReadFailure) and "in place of a number" in empty.error
 
 
+def test_another_chip_with_its_number_is_not_read_for_it(tmp_path: Path) -> None:
+    """After a driver was loaded again its chip has another number, and its old one another chip."""
+    root = tmp_path / "class"
+    root.mkdir()
+    for at, files in (("pci", AMD), ("usb", SUPPLY)):
+        lay_out(tmp_path / at / "hwmon4", files)
+    (root / "hwmon4").symlink_to(tmp_path / "pci/hwmon4")
+    source = HwmonSource.open(root, NEVER_S)
+    (root / "hwmon4").unlink()
+    (tmp_path / "pci/hwmon4").rename(tmp_path / "pci/hwmon5")
+    (root / "hwmon4").symlink_to(tmp_path / "usb/hwmon4")
+    (tmp_path / "usb/hwmon4/energy1_input").write_text("9")
+    reading = source.read()["amd_energy/Esocket0"]
+    source.close()
+    assert isinstance(reading, ReadFailure)
+
+
 def test_sensors_that_give_no_number_are_refused(tmp_path: Path) -> None:
     lay_out(tmp_path / "hwmon0", {"name": "x", "power1_input": "N/A"})
     with refuses("no-sensor-readable"):

@@ -21,6 +21,7 @@ def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "cards").write_text("1503 90000\n-1 30000\n")
     last = source.read()
     assert difference(first["gpu-0"], last["gpu-0"], 2**63).energy_uj == 3000
+    assert source.sums["gpu-1"].window_ns == 10**9  # as NVML states
     start, end = first["gpu-1"], last["gpu-1"]
     assert isinstance(start, Reading) and isinstance(end, Reading)
     passed_ns = end.t_after_ns - start.t_after_ns
