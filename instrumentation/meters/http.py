@@ -207,6 +207,7 @@ class HttpMeter(Networked):
         counted = self._device.places.energy.keys()
         self.has_energy = self.settings.counter and self.channels.keys() <= counted
         self._usual_resolution_w = self._device.resolution_w
+        self._named: dict[str, list[object]] = {}  # what each power's object calls itself
         self._poll = f"GET {self._device.path}\n".encode("ascii")
         self.login = self._device.login
         if self._device.entity and self.settings.averaged_s is None:
@@ -227,7 +228,13 @@ class HttpMeter(Networked):
         if self.settings.profile == "generic":
             for key in self.channels:
                 require_agreement(content, places.power[key], places.power_unit_w)
-        return places.reading(content, self.channels, counter=self.has_energy)
+        reading = places.reading(content, self.channels, counter=self.has_energy)
+        for key in self.channels:  # an index of a list may become that of another sensor
+            beside = places.power[key].rpartition("/")[0]
+            names = [value_at(content, f"{beside}/{name}") for name in ("name", "label")]
+            if names != self._named.setdefault(key, names):
+                raise AnswerError("no-data", f"another object is now at {beside}: {names}")
+        return reading
 
 
 def status_error(label: str, secret_file: str, path: str) -> AnswerError:

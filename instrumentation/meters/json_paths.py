@@ -210,6 +210,8 @@ def require_agreement(document: Any, pointer: str, unit_w: float) -> None:
     It is stated in the object of the figure, or in the next one above that states one.
     """
     value, parent = value_at(document, pointer), pointer
+    if pointer[-2:] in ("/S", "/Q") and value_at(document, f"{parent_of(pointer)}/P") is not None:
+        raise AnswerError("configuration", f"{pointer} is no active power: that is P next to it")
     while parent:
         is_next, parent = parent == pointer, parent_of(parent)
         units = [*_units_in(value_at(document, parent), value, pointer.rpartition("/")[2])]

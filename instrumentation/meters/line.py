@@ -13,6 +13,7 @@ from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter, NotNegative, Positive
 from instrumentation.meters.line_pattern import Layout, Value, layout
 from instrumentation.meters.rows import (
+    DIRECT_V,
     GAP,
     OVER_RANGE,
     RESTART,
@@ -192,12 +193,7 @@ class LineMeter(Meter):
             raise ValueError("a line that the pattern does not fit")
         time = self._shape.time
         t_us = None if time is None else round(_number(match, time))
-        powers = tuple(
-            _number(match, column["power"])
-            if "power" in column
-            else _number(match, column["voltage"]) * _number(match, column["current"])
-            for column in self._columns
-        )
+        powers = tuple(_power_w(match, column) for column in self._columns)
         energies = tuple(
             _number(match, column["energy"]) if "energy" in column else math.nan
             for column in self._columns
@@ -258,6 +254,16 @@ class LineMeter(Meter):
             products=line.products,
             flags=flags,
         )
+
+
+def _power_w(match: re.Match[bytes], column: Mapping[str, Value]) -> float:
+    """Return the power, or for direct current its product. Raises ValueError."""
+    if "power" in column:
+        return _number(match, column["power"])
+    voltage_v = _number(match, column["voltage"])
+    if abs(voltage_v) >= DIRECT_V:
+        raise ValueError("volts times amperes of mains are no power: name a group power_w")
+    return voltage_v * _number(match, column["current"])
 
 
 def _product(match: re.Match[bytes], column: Mapping[str, Value]) -> Product | None:

@@ -49,7 +49,9 @@ WORDS: Mapping[str, Unit] = {
 }
 # Wherever they are in a name, these make of a power something else than the active one of a moment.
 _NO_MOMENT = {
-    **dict.fromkeys(("apparent", "app", "reactive", "reac"), Unit("apparent or reactive power")),
+    **dict.fromkeys(
+        ("apparent", "aprt", "app", "reactive", "reac"), Unit("apparent or reactive power")
+    ),
     **dict.fromkeys(("max", "min", "maximum", "minimum", "peak"), Unit("extreme")),
     **dict.fromkeys(("limit", "nominal", "rated", "capacity"), Unit("limit")),
     **dict.fromkeys(("today", "yesterday", "hourly", "daily", "monthly"), Unit("long time")),

@@ -71,6 +71,8 @@ def test_units_are_those_of_the_groups(pattern: str, line: bytes, watts: float) 
         (r"(?P<power_w>[0-9.]+) k?W", b"1.25 kW", []),  # a meter that changes its range
         (r"(?P<power_w>[0-9.]+) \S+", b"950 mW", []),
         (r"(?P<power_w>[0-9.]+) \S+", b"950 W", [950.0]),
+        (r"(?P<voltage_v>\d+) (?P<current_a>\S+)", b"230 0.41", []),  # of mains: VA
+        (r"(?P<voltage_v>\d+) (?P<current_a>\S+)", b"48 0.5", [24.0]),
     ],
 )
 def test_a_number_cut_off_by_its_group_is_a_fault(

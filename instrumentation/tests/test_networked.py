@@ -63,6 +63,16 @@ def watts(outputs: list[ParseResult]) -> list[float]:
     return [value for output in outputs for value in output.rows.power_w[:, 0].tolist()]
 
 
+def test_a_place_that_becomes_another_sensors_gives_no_reading() -> None:
+    """An index of a list is that of the next one after one has dropped out."""
+    hub, plug = {"name": "hub", "value": 1}, {"name": "power", "value": 61}
+    sensors = [hub, plug, {"name": "temperature", "value": 45}]
+    meter = a_meter(HttpMeter, **{**GENERIC, "power": "/1/value"})
+    outputs = answer_in_turn(meter, [], sensors, sensors, sensors[1:], sensors)
+    assert watts(outputs) == [61.0, 61.0]
+    assert "another object" in outputs[3].faults[0].detail
+
+
 # The envelope
 
 labels = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
@@ -442,6 +452,8 @@ def test_the_averaging_time_of_a_sensor_is_in_its_flags_and_its_delay(
         ({"w": 5, "is": "kW"}, {"unit": "/is", "power_unit_w": None}, 5000.0),
         ({"w": 5, "is": "Watts"}, {"unit": "/is"}, 5.0),
         ({"w": 5}, {"unit": "/is"}, "None, which is no power"),
+        ({"P": 3, "S": 5}, {"power": "/S"}, "no active power"),
+        ({"R": 4, "S": 5, "T": 6}, {"power": "/S"}, 5.0),  # phases
     ],
 )
 def test_the_unit_beside_a_described_power_decides_or_contradicts(
@@ -536,6 +548,7 @@ def test_pointers_follow_rfc_6901(pointer: str, expected: Any) -> None:
         (HttpMeter, {**GENERIC, "power": "/power", "power_unit_w": 1, "unit": "x"}, "unit"),
         (HttpMeter, {**GENERIC, "power": "/apparent_power"}, "states apparent"),
         (HttpMeter, {**GENERIC, "power": "/power_va"}, "states apparent"),
+        (HttpMeter, {**GENERIC, "power": "/a_aprt_power"}, "states apparent"),
         (HttpMeter, {**GENERIC, "power": "/ups.load"}, "states share"),
         (HttpMeter, {**GENERIC, "power": "/PowerCapacityWatts"}, "states limit"),
         (HttpMeter, {**GENERIC, "power": "/power_max"}, "states extreme"),
