@@ -89,6 +89,8 @@ def measure(
         shell_commands,
     )
 
+    if keep and not meter:
+        raise typer.BadParameter("--keep: it keeps a meter's recording; name one by --meter.")
     options = MeasureOptions(
         runs=runs,
         warmup=warmup,

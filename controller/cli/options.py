@@ -113,6 +113,11 @@ class Command(PlainHelp, TyperCommand):
 class Group(PlainHelp, TyperGroup):
     """The commands of `fde`."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[1:] and args[0].endswith("-completion"):  # which Typer would pass over
+            raise typer.BadParameter(f"{args[0]} takes no word, but is for the shell it runs in.")
+        return super().parse_args(ctx, args)
+
 
 def list_suites() -> list[Path]:
     """List the folders of suites and groups in the default folder of suites; it may hold others."""

@@ -191,8 +191,12 @@ def _options(**arguments: Any) -> tuple[Options, bool]:
     from controller.planning.plan_folders import Options
     from controller.session import group
 
-    if arguments.get("blocks") is not None and arguments.get("hours") is not None:
-        raise typer.BadParameter("--blocks, --hours: give one of them.")
+    planning = ("scale", "blocks", "hours", "configurations", "skip", "out")
+    chosen = ", ".join(f"--{name}" for name in planning if arguments.get(name) is not None)
+    if "--blocks, --hours" in chosen:
+        raise typer.BadParameter(f"{chosen}: give one of --blocks and --hours.")
+    if chosen and arguments.get("suite_dir"):
+        raise typer.BadParameter(f"{chosen}: the suite in SUITE_DIR is planned already.")
     for name in ("configurations", "skip", "confirm"):
         arguments[name] = words(arguments.get(name))
     options = Options(**{name: value for name, value in arguments.items() if value is not None})
