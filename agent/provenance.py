@@ -107,6 +107,7 @@ def _disk(disk: Disk) -> Document:
     device = BLOCK / name / "device"
     queue = BLOCK / name / "queue"
     paths = devices.controllers(device)
+    below = backing.below_loop(name) if disk.file else None
     return {
         "by_id": disk.by_id,
         "present": True,
@@ -122,16 +123,8 @@ def _disk(disk: Disk) -> Document:
         "transport": _text(paths[0] / "transport"),
         "link_speed": next(filter(None, map(link_speed, paths)), None),
         **asdict(smart.lifetime(name) or Lifetime()),
-        **_below(disk, name),
+        **({"filesystem": below.filesystem, "layers": ", ".join(below.layers)} if below else {}),
     }
-
-
-def _below(disk: Disk, name: str) -> Document:
-    """Return what is below a disk that is a file: its file system, and the layers as one text."""
-    below = backing.below_loop(name) if disk.file else None
-    if below is None:
-        return {}
-    return {"filesystem": below.filesystem, "layers": ", ".join(below.layers)}
 
 
 def link_speed(device: Path, links: Path = ATA_LINKS) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from agent import assets, marks, measure, needs, permissions, precondition, provenance
@@ -43,13 +43,6 @@ GOING_DOWN = 75
 STEP_S = 900.0
 # Once a session, before its runs: long enough to see a counter that pauses now and then.
 WATCH_S, MANY_UPDATES = 1.0, 10_000
-
-
-@dataclass(frozen=True)
-class _OfBoot:
-    """The boot that a document is of."""
-
-    boot_id: str
 
 
 Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, PowercapSource]]]
@@ -346,8 +339,7 @@ class Suite:
         path = folder / f"{when}.json"
         number = 1
         while when == "before" and path.exists():
-            gathered = strict_json.load(_OfBoot, path)
-            if gathered and gathered.boot_id == journal.boot_id():
+            if strict_json.read_object(path).get("boot_id") == journal.boot_id():
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1

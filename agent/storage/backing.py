@@ -27,11 +27,6 @@ class Backing:
     layers: tuple[str, ...] = ()
 
     @property
-    def is_encrypted(self) -> bool:
-        """Whether dm-crypt already encrypts it."""
-        return "dm-crypt" in self.layers
-
-    @property
     def copies_on_write(self) -> bool:
         """Whether the file system moves blocks as they are written."""
         return self.filesystem in COPIES_ON_WRITE

@@ -100,20 +100,6 @@ def shared_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
     return [refusal("shared", disk, facts, beside=", ".join(facts.beside))]
 
 
-def blocked_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
-    """Refuse a drive that reports that it cannot be taken now."""
-    if facts.sid is None or not facts.sid.blocked or facts.owned:
-        return []
-    return [refusal("blocked", disk, facts)]
-
-
-def silent_refusals(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Problem]:
-    """Refuse a disk that no longer shows Opal; `owned`: we made it lock, or were about to."""
-    if facts.path is None or facts.opal is not None or facts.opal_error or not owned:
-        return []
-    return [refusal("silent", disk, facts)]
-
-
 def hidden_refusals(disk: Disk, facts: DiskFacts) -> list[Problem]:
     """Return the reasons why it is unknown whether the disk is ours; empty if it is known."""
     return [] if facts.path is None or facts.stale else _hidden(disk, facts)

@@ -118,7 +118,9 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, facts: DiskFacts) -> l
     if reason := layout.extent_refusal(disk, spec.extent):
         reasons.append(reason)
     if carries_opal(spec, disk.role):
-        reasons += guard.shared_refusals(disk, facts) + guard.blocked_refusals(disk, facts)
+        reasons += guard.shared_refusals(disk, facts)
+        if facts.sid and facts.sid.blocked and not facts.owned:
+            reasons.append(guard.refusal("blocked", disk, facts))
         reasons += layout.unfit_for_opal(disk, facts, spec.extent)
         if facts.path and facts.opal is None and facts.opal_error is None:
             reasons.append(_no_opal(disk, facts))
@@ -176,10 +178,11 @@ def teardown(
         raise GuardError(Problem.from_wording(guard.WORDINGS, "no-such-serial", serial))
     reasons: list[Problem] = []
     for role, disk in block_disks.items():
-        reasons += _reasons_not_to_clear(disk, states[role], by_psid=psid_revert == disk.serial)
-        if states[role].partition is not None:
-            owned = carries_opal(spec, role) or _locks(states[role])
-            reasons += guard.silent_refusals(disk, states[role], owned=owned)
+        facts = states[role]
+        reasons += _reasons_not_to_clear(disk, facts, by_psid=psid_revert == disk.serial)
+        was_owned = carries_opal(spec, role) or _locks(facts)  # or was about to be
+        if facts.partition and was_owned and facts.opal is None and not facts.opal_error:
+            reasons.append(guard.refusal("silent", disk, facts))
     if reasons:
         raise GuardError(*reasons)
     own_roles = [role for role in block_disks if states[role].partition]

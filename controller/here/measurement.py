@@ -169,6 +169,7 @@ def _write_inventory(base: Path, machine: Machine, options: Options) -> Path:
         configurations.append(_dmcrypt("dmcrypt-default", *machine.default_cipher))
     assets = {name: f"{name}.tar.gz" for name in ("kernel_tree", "kernel_grep")}
     sums = f"{ASSETS}/SHA256SUMS"
+    defaults = yaml.safe_load(playbook.ROLE_DEFAULTS.read_text(encoding="utf-8"))
     variables = {
         "ansible_connection": "local",
         "ansible_become": bool(os.geteuid()),
@@ -184,7 +185,7 @@ def _write_inventory(base: Path, machine: Machine, options: Options) -> Path:
         "fde_secrets_file": str(base / "secrets.json"),
         "fde_meters": schema.write(tuple(options.meters)),
         "fde_assets": {n: {"path": f"{ASSETS}/{file}", "sums": sums} for n, file in assets.items()},
-        "fde_assumptions": {**_default_assumptions(), "hours_per_day": options.hours},
+        "fde_assumptions": {**defaults["fde_assumptions"], "hours_per_day": options.hours},
     }
     secrets = {name: random.token_hex(16) for name in ("luks_passphrase", "opal_admin_pin")}
     write(base / "secrets.json", [json.dumps(secrets).encode()], 0o600)
@@ -192,13 +193,6 @@ def _write_inventory(base: Path, machine: Machine, options: Options) -> Path:
     # Last: what an interrupted command leaves is recognised by it.
     write_json(base / "hosts.yml", {"targets": {"hosts": {host: variables}}})
     return base / "hosts.yml"
-
-
-def _default_assumptions() -> dict[str, object]:
-    """Return the assumptions of every inventory that has no others."""
-    defaults = playbook.ROLE_DEFAULTS.read_text(encoding="utf-8")
-    assumptions: dict[str, object] = yaml.safe_load(defaults)["fde_assumptions"]
-    return assumptions
 
 
 def _dmcrypt(name: str, cipher: str, key_bits: int) -> dict[str, str | int]:

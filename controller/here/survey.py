@@ -24,6 +24,7 @@ from contract.measured_command import Origin
 from contract.problem import wordings_of
 from instrumentation.sources import registry
 from workloads.children.kernel_ciphers import driver
+from workloads.crypt import catalogue
 
 MODULES = {"loop": "loop", "dm_crypt": "dm-crypt"}
 POWER = Path("/sys/class/power_supply")
@@ -95,7 +96,7 @@ def survey(folder: Path) -> Machine:
         storage=backing.describe(folder),
         free_bytes=backing.free_bytes(folder),
         aes_driver=driver("xts(aes)", system_text.read(Path("/proc/crypto"))),
-        has_aes=bool(re.search(r"^flags\s*:.*\baes\b", _cpuinfo(), re.MULTILINE)),
+        has_aes=catalogue.present(),
         busy_share=os.getloadavg()[0] / (os.cpu_count() or 1),
         missing_packages=tuple(sorted(STORAGE_PROGRAMS[program] for program in missing)),
         can_install=release.get("VERSION_ID", "") in SUPPORTED.get(release.get("ID", ""), ()),
@@ -105,10 +106,6 @@ def survey(folder: Path) -> Machine:
     if refusals := list(_refusals(machine)):
         raise HereError(*refusals)
     return machine
-
-
-def _cpuinfo() -> str:
-    return system_text.read(Path("/proc/cpuinfo"))
 
 
 def _installed(program: str) -> bool:
@@ -188,7 +185,7 @@ def limits(machine: Machine) -> Iterator[str]:
     """Yield a sentence for each circumstance that limits the answer."""
     if machine.on_battery:
         yield "On battery the firmware saves power: on mains the figures may differ."
-    if machine.storage.is_encrypted:
+    if "dm-crypt" in machine.storage.layers:
         yield "This folder is already encrypted: a second layer of encryption is measured."
     if machine.storage.copies_on_write:
         yield f"{machine.storage.filesystem} copies on write; the file is excluded from that."
