@@ -18,7 +18,7 @@ _TERMINAL_GONE = (errno.EIO, errno.EPIPE)
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore the signals of `ENDING` in a short block that must not be cut."""
-    with _handled(dict.fromkeys(ENDING, signal.SIG_IGN)):
+    with handled(dict.fromkeys(ENDING, signal.SIG_IGN)):
         yield
 
 
@@ -43,14 +43,14 @@ def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
     def note(number: int, _frame: FrameType | None) -> None:
         received_signals.append(number)
 
-    with _handled(dict.fromkeys(numbers, note)):
+    with handled(dict.fromkeys(numbers, note)):
         yield received_signals
 
 
 @contextmanager
 def term_interrupts(*also: signal.Signals) -> Iterator[None]:
     """Let SIGTERM, and the signals `also`, end the block as Ctrl-C does, with cleanup."""
-    with _handled(dict.fromkeys(heard(signal.SIGTERM, *also), signal.default_int_handler)):
+    with handled(dict.fromkeys(heard(signal.SIGTERM, *also), signal.default_int_handler)):
         yield
 
 
@@ -62,12 +62,13 @@ def heard(*numbers: signal.Signals) -> list[signal.Signals]:
 @contextmanager
 def outliving_the_terminal() -> Iterator[None]:
     """Ignore the closing of the terminal (SIGHUP) in the block."""
-    with _handled({signal.SIGHUP: signal.SIG_IGN}):
+    with handled({signal.SIGHUP: signal.SIG_IGN}):
         yield
 
 
 @contextmanager
-def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
+def handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
+    """Handle signals so in the block, if it is in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

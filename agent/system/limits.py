@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from types import FrameType
 from typing import TypeVar
 
 from contract import system_text
+from contract.interrupts import handled
 
 T = TypeVar("T")
 
@@ -35,9 +35,6 @@ class TooLong(BaseException):
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Raise Stop once on SIGTERM or SIGINT; a second signal is ignored while it tidies up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     numbers = (signal.SIGTERM, signal.SIGINT)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -47,12 +44,8 @@ def stoppable() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         raise Stop
 
-    before = {number: signal.signal(number, stop) for number in numbers}
-    try:
+    with handled(dict.fromkeys(numbers, stop)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Limit:
@@ -75,13 +68,12 @@ class Limit:
             kill_children()
             raise TooLong
 
-        before = signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds, AGAIN_S)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+        with handled({signal.SIGALRM: over}):
+            signal.setitimer(signal.ITIMER_REAL, self._seconds, AGAIN_S)
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
 
     def outside(self, wait: Callable[[], T]) -> T:
         """Call `wait` with the clock of the run stopped."""
