@@ -382,8 +382,7 @@ class Recorder:
         self._first_ns = self._first_ns or t_ns
         self._first_bytes += data[: _FIRST_BYTES - len(self._first_bytes)]
         before = self._status.content.records
-        self._status.count_bytes(len(data))
-        self._status.count_records(self._meter.feed(data, t_ns))
+        self._status.count_records(len(data), self._meter.feed(data, t_ns))
         if self._status.content.records > before:
             self._record_ns = t_ns
             if self._status.content.state != "recording":

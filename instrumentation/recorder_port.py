@@ -79,11 +79,7 @@ def foreign_error(config: MeterEntry, data: bytes, device: str, reason: str = ""
     return RecorderError("foreign-records", **facts)
 
 
-_FORMS = {
-    "port": "a serial port",
-    "tcpip": "TCPIP::HOST::PORT::SOCKET",
-    **{name: f"{name}://HOST" for name in ("http", "https")},
-}
+_FORMS = {"port": "a serial port", "tcpip": "TCPIP::HOST::PORT::SOCKET"}
 
 
 def parse_meter(text: str) -> MeterEntry:

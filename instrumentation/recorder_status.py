@@ -99,14 +99,12 @@ class Status:
         self.content = replace(self.content, epoch=epoch)
         self._openings += 1
 
-    def count_bytes(self, size: int) -> None:
-        self.content = replace(self.content, bytes=self.content.bytes + size)
-
-    def count_records(self, result: ParseResult) -> None:
-        """Count the records and faults that the driver made of some bytes."""
+    def count_records(self, size_bytes: int, result: ParseResult) -> None:
+        """Count some bytes, and the records and faults that the driver made of them."""
         rows, gaps = result.rows, sum(fault.kind == "gap" for fault in result.faults)
         self.content = replace(
             self.content,
+            bytes=self.content.bytes + size_bytes,
             records=self.content.records + len(rows),
             gaps=self.content.gaps + gaps,
             faults=self.content.faults + len(result.faults) - gaps,

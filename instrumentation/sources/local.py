@@ -116,10 +116,6 @@ class LocalSources:
         }
         return {name: sources[parts[0]] for name, parts in self._sums.items()} | sources
 
-    def polls(self, name: str) -> bool:
-        """Return whether a quantity adds up a power that is polled."""
-        return self.held_s(name) is not None
-
     def held_s(self, name: str) -> float | None:
         """Return for how long a polled power was the same at most, in s; None of a counter."""
         polled = [s for s in self.opened.values() if isinstance(s, PolledSource)]
@@ -143,7 +139,7 @@ class LocalSources:
         end = self.read()
         lines: dict[str, Line] = {}
         for source in self.opened.values():
-            counters = {name: end[name] for name in source.names if not self.polls(name)}
+            counters = {name: end[name] for name in source.names if self.held_s(name) is None}
             lines |= wait_for_lines(counters, source.read)
         return carry_forward(end, lines), carry_forward(self.read(), lines) if lines else end
 
@@ -243,7 +239,7 @@ class LocalSources:
     ) -> Objection | None:
         reader, label = self._reader_of(name), self.label(name)
         patience = standing.patience_s(source)
-        if self.polls(name):
+        if self.held_s(name) is not None:
             only_w = reader.only_w.get(name)
             if source in ("nvml", "nvme") and only_w != 0:
                 return None  # the power of a card or drive does not follow the processor's work

@@ -165,10 +165,6 @@ class PolledSource:
     def gaps(self) -> Mapping[str, Sequence[Gap]]:
         return {name: polled_sum.gaps for name, polled_sum in self.sums.items()}
 
-    def polls(self, name: str) -> bool:
-        """Return whether this quantity is a power that is polled, not a counter."""
-        return name in self.sums
-
     @property
     def only_w(self) -> Mapping[str, float]:
         """Powers of the polled quantities that have shown only one power, by name."""

@@ -159,9 +159,7 @@ def object_to_counter(
         observation = f"no count changed in {seconds:.3g} s, which is too short for it"
         way = "Let the command repeat its work."
     elif energy_j:
-        observation = (
-            f"the count stood still in {still} of {len(stretches)} stretches of rest and load"
-        )
+        observation = f"the count stood still in {still} of {len(stretches)} rests and runs"
     else:
         observation = (
             f"no count changed over {seconds:.3g} s of rest and load, as in a virtual machine or "
@@ -287,6 +285,17 @@ def below_parts(
     return objections
 
 
+def _known_pairs(
+    total: Sequence[Stretch], part: Sequence[Stretch]
+) -> list[tuple[float, float, float]]:
+    """Return the seconds and both joules of each stretch in which both are known."""
+    return [
+        (stretch.seconds, stretch.energy_j, other.energy_j)
+        for stretch, other in zip(total, part, strict=False)
+        if stretch.seconds and stretch.energy_j is not None and other.energy_j is not None
+    ]
+
+
 def object_to_total(
     label: str, part_label: str, total: Sequence[Stretch], part: Sequence[Stretch], update_s: float
 ) -> Objection | None:
@@ -296,11 +305,7 @@ def object_to_total(
     late counts (each within `update_s`) explain, or in each of several stretches, at rest as under
     load.
     """
-    pairs = [
-        (stretch.seconds, stretch.energy_j, part_stretch.energy_j)
-        for stretch, part_stretch in zip(total, part, strict=True)
-        if stretch.energy_j is not None and part_stretch.energy_j is not None
-    ]
+    pairs = _known_pairs(total, part)
     seconds, total_j, part_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
     if not total_j or not seconds:
         return None  # `object_to_counter` reports it
@@ -388,11 +393,7 @@ def object_to_twins(
     objections: dict[str, Objection] = {}
     for name in stretches:
         twin = f"{name}{POWER_TWIN}"
-        pairs = [
-            (stretch.seconds, stretch.energy_j, other.energy_j)
-            for stretch, other in zip(stretches[name], stretches.get(twin, ()), strict=False)
-            if stretch.seconds and stretch.energy_j is not None and other.energy_j is not None
-        ]
+        pairs = _known_pairs(stretches[name], stretches.get(twin, ()))
         seconds, counter_j, power_j = (math.fsum(pair[n] for pair in pairs) for n in range(3))
         if seconds < SOME_S:
             continue

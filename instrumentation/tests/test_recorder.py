@@ -166,7 +166,7 @@ def test_the_last_fault_is_written_with_its_kind_and_detail(link: Path, out: Pat
     status = Status(parse_meter(an_entry(link)), out / "status.json")
     driver = driver_of(parse_meter(an_entry(link)))
     rows = driver.feed(b"", 0).rows
-    status.count_records(ParseResult(rows, (Fault(1, "gap", "a record is missing"),)))
+    status.count_records(8, ParseResult(rows, (Fault(1, "gap", "a record is missing"),)))
     status.write()
     written = read_status(out / "status.json")
     assert written is not None
