@@ -236,10 +236,6 @@ class DecidedClaim:
     ratios: tuple[DecidedRatio, ...]
 
     @property
-    def has_all(self) -> bool:
-        return len(self.ratios) == len(self.claim.ratios)
-
-    @property
     def comparable(self) -> tuple[DecidedRatio, ...]:
         """The ratios under the paper's conditions."""
         return tuple(ratio for ratio in self.ratios if not ratio.differs)

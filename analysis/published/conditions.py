@@ -42,10 +42,13 @@ class Condition:
     value: str
     difference: str
 
-    def is_about(self, workload: str, phases: Sequence[str], names: Mapping[str, str]) -> bool:
-        """Return whether it is about these; `names` has the compared configurations as keys."""
+    def is_about(self, compared: Compared) -> bool:
+        """Return whether it is about these, and not about a medium that their sentence states."""
+        if self.setting == "medium" and any(compared.media.values()):
+            return False
+        names, phases = compared.names, compared.phases
         return (
-            self.workload in ("", workload)
+            self.workload in ("", compared.workload)
             and (not self.configuration or any(n.startswith(self.configuration) for n in names))
             and (not self.phases or any(p == "all" or p.startswith(self.phases) for p in phases))
         )
@@ -93,7 +96,7 @@ def differences(suite: Suite, paper: str, compared: Compared) -> tuple[str, ...]
         for ours, medium in compared.media.items()
         if medium and medium_of(suite, ours) != medium
     ]
-    about = [c for c in conditions(paper) if _is_about(c, compared)]
+    about = [c for c in conditions(paper) if c.is_about(compared)]
     stated = [(setting, value, f"{setting} {{}}") for setting, value in compared.under.items()]
     stated += [(c.setting, c.value, c.difference) for c in about if c.setting not in compared.under]
     for setting, value, words in stated:
@@ -102,11 +105,6 @@ def differences(suite: Suite, paper: str, compared: Compared) -> tuple[str, ...]
         ]
         texts += [words.format(MEDIA.get(ours, ours)) for ours in others]
     return tuple(dict.fromkeys(texts))
-
-
-def _is_about(condition: Condition, compared: Compared) -> bool:
-    stated = condition.setting == "medium" and any(compared.media.values())
-    return not stated and condition.is_about(compared.workload, compared.phases, compared.names)
 
 
 def _settings(suite: Suite, compared: Compared, setting: str) -> list[str]:

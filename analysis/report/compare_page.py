@@ -38,11 +38,6 @@ def text(pairs: Sequence[Compared]) -> str:
     return render.text((*shown.facts, *shown.head, *sections))
 
 
-def count_tested(pairs: Sequence[Compared]) -> int:
-    """Count the ratios of joules that were tested, in all pairs."""
-    return sum(len(pair.tested) for pair in pairs)
-
-
 def failures(pairs: Sequence[Compared], percent: float) -> str:
     """Return a sentence on joules that rose significantly by more than `percent`, or nothing."""
     increases = [

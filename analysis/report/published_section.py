@@ -191,11 +191,11 @@ def _claim_table(paper: str, tested: Sequence[DecidedClaim]) -> Blocks:
 
 def _aside(decided: DecidedClaim) -> str:
     """Return how many ratios of a claim are here, and the conditions that differ."""
-    total = len(decided.claim.ratios)
-    asides = [f"{len(decided.ratios)} of {count(total, 'ratio')} here"] * (not decided.has_all)
+    number, total = len(decided.ratios), len(decided.claim.ratios)
+    asides = [f"{number} of {count(total, 'ratio')} here"] * (number < total)
     differs = dict.fromkeys(text for ratio in decided.ratios for text in ratio.differs)
-    apart = len(decided.ratios) - len(decided.comparable)
-    some = f", in {apart} of {count(len(decided.ratios), 'ratio')}" if decided.comparable else ""
+    apart = number - len(decided.comparable)
+    some = f", in {apart} of {count(number, 'ratio')}" if decided.comparable else ""
     asides += [f"here {', '.join(differs)}{some}"] * bool(differs)
     return f" ({'; '.join(asides)})" if asides else ""
 

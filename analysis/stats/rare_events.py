@@ -49,10 +49,6 @@ class RareEvents:
         share = special.betaincinv(count + 1, self.runs - count, 1 - LEVEL)
         return float(share) * self.largest_log
 
-    def occurred_in(self, workload: str) -> bool:
-        """Return whether any of them is a run of this workload."""
-        return any(name == workload for name, _ in self.events)
-
 
 def find_rare_events(
     suite: Suite, energy: pl.DataFrame, component: str = SYSTEM
@@ -124,5 +120,5 @@ def allowance(
     return math.fsum(
         events[name].allowance
         for name in configurations
-        if name in events and not events[name].occurred_in(workload)
+        if name in events and workload not in dict(events[name].events)
     )

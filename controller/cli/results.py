@@ -107,9 +107,7 @@ def publish(
     suite: AnySuite = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", parser=output_file, help="The bundle. Default: SUITE.tar.gz here."
-        ),
+        typer.Option(metavar="FILE", parser=output_file, help="Bundle. Default: ./SUITE.tar.gz."),
     ] = None,
     author: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Whom to cite; repeated for several.")
@@ -152,9 +150,7 @@ def summary(suites: SuiteDirs = None) -> SummaryResult:
 def compare(
     suites: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="SUITE", help="Folders or bundles of suites; the first is the base."
-        ),
+        typer.Argument(metavar="SUITE", help="Folders or bundles; the first is the base."),
     ],
     fail_on: Annotated[
         float | None,
@@ -178,7 +174,7 @@ def compare(
         say(compare_page.text(comparison))
         page = compare_page.write(comparison, out or build_folder() / "compare")
     say(f"\npage: {page}")
-    tested = compare_page.count_tested(comparison)
+    tested = sum(len(pair.tested) for pair in comparison)
     failed = compare_page.failures(comparison, fail_on) if fail_on is not None else ""
     if fail_on is not None:
         say(f"tested: {tested} ratios of joules in {len(comparison)} pairs of suites")
