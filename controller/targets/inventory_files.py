@@ -175,17 +175,14 @@ class InventoryFiles:
         except UnicodeDecodeError as error:
             self._refuse(file, content[: error.start].count(b"\n") + 1, "not-utf8")
             return None
+        root: yaml.Node | None = None
         try:
-            root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            if file.suffix:
-                self._refuse(file, line, "not-yaml", reason=error.problem)
-            return None
+            root = yaml.compose(text, Loader=_LOADER)
         except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            reason = getattr(error, "problem", None) or str(error).splitlines()[0]
             if file.suffix:
-                self._refuse(file, 1, "not-yaml", reason=str(error).splitlines()[0])
-            return None
+                self._refuse(file, mark.line + 1 if mark else 1, "not-yaml", reason=reason)
         return root
 
     def _read_hosts(self, file: Path) -> None:
@@ -294,17 +291,16 @@ class InventoryFiles:
 
 
 def _host_files(inventory: Path) -> Iterator[Path]:
-    if not inventory.is_dir():
-        files = [inventory] if inventory.suffix in _HOST_SUFFIXES else []
-    else:
-        entries = sorted(inventory.iterdir())
-        files = [entry for entry in entries if entry.name not in _VARIABLES]
+    files = [inventory]
+    if inventory.is_dir():
+        files = [path for path in sorted(inventory.iterdir()) if path.name not in _VARIABLES]
     for file in files:
         for inner in _files_below(file) if file.is_dir() else [file]:
             names = inner.relative_to(file.parent).parts
             # As ansible.cfg has it, files of secrets are no inventories.
             ignored = any(_IGNORED.match(name) or name.startswith("secrets") for name in names)
-            if not ignored and inner.suffix in _HOST_SUFFIXES and not _is_program(inner):
+            is_program = inner.stat().st_mode & 0o111 and not inner.suffix
+            if not ignored and inner.suffix in _HOST_SUFFIXES and not is_program:
                 yield inner
 
 
@@ -319,10 +315,6 @@ def _has_ours(path: Path) -> bool:
     """Return whether a file, or one below a folder, has variables of ours or is a vault."""
     files = [file for file in (path, *path.rglob("*")) if file.is_file()]
     return any(_OURS.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
-
-
-def _is_program(file: Path) -> bool:
-    return file.stat().st_mode & 0o111 != 0 and not file.suffix
 
 
 def _place(file: Path, node: yaml.Node) -> str:
