@@ -45,9 +45,7 @@ class BlockSizes(fio.OnOneFile):
         lists.some_of("steps", PAPER, "sizes in bytes; paper: its 21"),
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
-        one_of(
-            "access_area", "where it reads: in the file, or all over the volume", "file", "volume"
-        ),
+        one_of("access_area", "where it reads: the file, or all of the volume", "file", "volume"),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
         *fio.io_parameters("libaio", 4),
     )

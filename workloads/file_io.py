@@ -59,9 +59,7 @@ class FileIo(Workload):
             "whether the page cache is empty or holds the files when they are read",
             *("cold", "warm"),
         ),
-        Parameter(
-            "warm_seconds", 0.0, "s", "about how long reading from a warm cache continues; 0: once"
-        ),
+        Parameter("warm_seconds", 0.0, "s", "about how long a warm cache is read; 0: once"),
     )
     small: ClassVar = {"small_files": 2, "small_mib": 1, "large_mib": 2}
     program = "dd (coreutils), started by sh"

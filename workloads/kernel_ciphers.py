@@ -53,12 +53,8 @@ class KernelCiphers(Workload):
     parameters = (
         lists.some_of("ciphers", CIPHERS, "as the kernel names them"),
         lists.some_of("modes", "xts,cbc", "of xts and cbc", MODES),
-        lists.some_of(
-            "key_bits", "128,256", "sizes of the ciphers' keys; XTS has two of them", KEY_BITS
-        ),
-        lists.some_of(
-            "cascades", PAPER_CASCADES, "in XTS with 256 bits; the first is applied last"
-        ),
+        lists.some_of("key_bits", "128,256", "sizes of the ciphers' keys; XTS has two", KEY_BITS),
+        lists.some_of("cascades", PAPER_CASCADES, "in XTS, 256 bits; the first is applied last"),
         lists.some_of("drivers", "", "of a cipher in a mode, as in /proc/crypto: xts-aes-lib"),
         Parameter("request_kib", 256, "KiB", "of one request, a multiple of 4", minimum=4),
         Parameter("seconds", 2.0, "s", "least length of a phase"),

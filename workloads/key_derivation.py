@@ -80,9 +80,7 @@ class KeyDerivation(Workload):
     summary = "keys derived from passphrases with PBKDF2 and Argon2id"
     program = "OpenSSL, libgcrypt and libargon2"
     parameters = (
-        lists.some_of(
-            "functions", ",".join(FUNCTIONS), "hashes of PBKDF2, and argon2id", FUNCTIONS
-        ),
+        lists.some_of("functions", ",".join(FUNCTIONS), "hashes of PBKDF2 and argon2id", FUNCTIONS),
         lists.some_of("iterations", "", "counts for PBKDF2"),
         lists.some_of("pims", "0", "VeraCrypt's PIMs; 0: its default"),
         Parameter("system", False, "", "whether the PIMs are those of VeraCrypt's system disk"),

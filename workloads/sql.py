@@ -70,9 +70,7 @@ class Sql(Workload):
         Parameter("events", 50, "transactions", "transactions of each query phase", minimum=1),
         Parameter("threads", 1, "", "clients at the same time", minimum=1),
         Parameter("buffer_pool_mib", 16, "MiB", "the server's own cache", minimum=8),
-        Parameter(
-            "redo_log_mib", 0, "MiB", "the server's log of changes, 0 for its own size", minimum=0
-        ),
+        Parameter("redo_log_mib", 0, "MiB", "log of changes, 0 for the server's size", minimum=0),
         one_of("server", "any: MySQL if it is there", "any", "mariadb", "mysql"),
         one_of("script", "sysbench's transactions", "read-only", "read-write"),
     )

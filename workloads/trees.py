@@ -21,9 +21,7 @@ COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 # The usual block of ext4 and xfs; a folder takes at least one.
 BLOCK_BYTES = 4096
 
-ONLY = Parameter(
-    "only", "", "", "shell pattern of the archive's members to use; empty: all of them"
-)
+ONLY = Parameter("only", "", "", "shell pattern of the archive's members to use; empty: all")
 
 
 def compression(archive: Path) -> str:

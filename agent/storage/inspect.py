@@ -95,9 +95,7 @@ def describe(disk: Disk, facts: DiskFacts, spec: StorageSpec) -> str:
         contents = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
     elif facts.blank:
         count = len(facts.samples)
-        contents = (
-            f"blank: its first and last MiB and {count} places between, and no known signature"
-        )
+        contents = f"blank: its first and last MiB, {count} places between, and no known signature"
     elif disk_records.left_by_us(disk, facts):
         contents = "what an earlier teardown of this testbed left, and nothing else"
     else:

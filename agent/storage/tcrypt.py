@@ -85,9 +85,7 @@ class TrueCrypt(Kind):
     name: ClassVar[str] = "tcrypt"
     encrypted_by: ClassVar[EncryptedBy] = PROCESSOR
     fields: ClassVar[tuple[Parameter, ...]] = (
-        Parameter(
-            "cipher", "aes", "", "a cipher, or a cascade of them", choices=CHAINS, required=True
-        ),
+        Parameter("cipher", "aes", "", "a cipher or a cascade", choices=CHAINS, required=True),
         Parameter("key_bits", KEY_BITS, "", "of each cipher", choices=(KEY_BITS,), required=True),
         Parameter("volume", "truecrypt", "", "whose header it has", choices=tuple(_FORMATS)),
     )

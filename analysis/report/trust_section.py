@@ -187,9 +187,7 @@ def _coverage(results: Results, meter: Meter) -> str:
     shares = measured_phases(results.energy).filter(source=meter.name)["coverage"].to_list()
     if not shares:
         return ""
-    return (
-        f" It covers {_share(fmean(shares))} of the phases, at worst {_share(min(shares))} of one."
-    )
+    return f" It covers {_share(fmean(shares))} of the phases, at worst {_share(min(shares))}."
 
 
 def _accuracy(meter: Meter) -> str:
@@ -204,9 +202,7 @@ def _accuracy(meter: Meter) -> str:
         if t.limit
     ]
     if not stated:
-        return (
-            f"The accuracy of meter {meter.name} is unknown, so its joules have no type B figure."
-        )
+        return f"The accuracy of meter {meter.name} is unknown: its joules have no type B figure."
     unknown = [name for name, t in limits.items() if t.limit is None]
     lacking = f"; not stated: {', '.join(unknown)}" * bool(unknown)
     terms = f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}."

@@ -75,16 +75,12 @@ def read(folder: Path, raw: bool = False, results: Path | None = None) -> Suite:
     seal = manifest.check(folder)
     problems = list(seal.problems)
     if not frozen:
-        problems.append(
-            "plan.json was changed after it was frozen: its own SHA-256 does not match."
-        )
+        problems.append("plan.json was changed after it was frozen: its SHA-256 does not match.")
     journal, bad = journals.readable(results / "journal.jsonl")
     if bad:
         problems.append(f"journal.jsonl is cut short or damaged: {bad} line(s) cannot be read.")
     if not (results / "journal.jsonl").exists():
-        problems.append(
-            "The journal is missing: no run can show that it finished, so all are void."
-        )
+        problems.append("The journal is missing: no run can show that it ended, so all are void.")
     last = {entry.run_id: entry for entry in journal}  # the suite's own under ""
     if last and ("" not in last or last[""].state != "suite-finished"):
         problems.append("The suite did not come to its end: the journal has no closing line.")

@@ -34,9 +34,7 @@ def measure(
     ] = None,
     command_name: Annotated[
         list[str] | None,
-        typer.Option(
-            "--command-name", "-n", help="Name of a command in the results; once for each."
-        ),
+        typer.Option("--command-name", "-n", help="Name of a command in results; once for each."),
     ] = None,
     output: Annotated[
         str,
@@ -49,9 +47,7 @@ def measure(
     ignore_failure: Annotated[
         bool, typer.Option("--ignore-failure", help="Continue if a command fails.")
     ] = False,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the order within blocks.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the order in blocks.")] = None,
     component: Annotated[
         str | None, typer.Option(help="Component to compare. Default: that of most of the machine.")
     ] = None,
@@ -63,9 +59,7 @@ def measure(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the meter's raw recording.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON document.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     export_json: Annotated[
         Path | None,
         typer.Option(metavar="FILE", parser=output_file, help="Also write the result there."),

@@ -33,9 +33,7 @@ commands = typer.Typer()
 MEASURE = "Measure"
 
 Suite = Annotated[str | None, typer.Option(help="Suite to plan.", autocompletion=suites)]
-Running = Annotated[
-    Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: the running suites.")
-]
+Running = Annotated[Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: all that run.")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -50,9 +48,7 @@ Configurations = Annotated[
     list[str] | None,
     typer.Option("--configurations", "-c", help="Configurations instead of the suite's."),
 ]
-Report = Annotated[
-    bool, typer.Option(help="Make the report and verify the suite once it is sealed.")
-]
+Report = Annotated[bool, typer.Option(help="Make the report and verify the suite once sealed.")]
 Confirm = Annotated[
     list[str] | None,
     typer.Option(metavar="SERIAL", help="A disk whose preconditioning may take much of its life."),
@@ -158,9 +154,7 @@ def watch(suite_dir: Running = None) -> bool:
 def stop(
     suite_dir: Running = None,
     *,
-    at_once: Annotated[
-        bool, typer.Option("--now", help="Interrupt the run, as Ctrl-C does.")
-    ] = False,
+    at_once: Annotated[bool, typer.Option("--now", help="Interrupt the run like Ctrl-C.")] = False,
 ) -> None:
     """End a running suite of this machine after its current run; `resume` continues with it."""
     from controller.session import watch as watching

@@ -53,13 +53,9 @@ def check(
 
 @commands.command(rich_help_panel=PREPARE)
 def init(
-    inventory: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder for hosts.yml and its files.")
-    ],
+    inventory: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the inventory.")],
     *,
-    host: Annotated[
-        str | None, typer.Option(help="The target, as ssh takes it: [USER@]HOST[:PORT].")
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="The target: [USER@]HOST[:PORT].")] = None,
     local: Annotated[
         bool, typer.Option("--local", help="The target is this machine; root's rights by sudo.")
     ] = False,
@@ -90,12 +86,8 @@ def init(
     modelled: Annotated[
         bool, typer.Option("--modelled", help="Figures come from a model, as in a lab.")
     ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Overwrite an existing inventory.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask; fail if a choice is ambiguous.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an inventory.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; fail if ambiguous.")] = False,
 ) -> None:
     """Examine a target and the meters of this machine, and write an inventory; change no disk."""
     from controller.targets import init as writing
@@ -193,9 +185,7 @@ def teardown(
     inventory: Inventory,
     psid_revert: Annotated[
         str | None,
-        typer.Option(
-            metavar="SERIAL", help="Revert this drive by its PSID; ALL ON IT IS DESTROYED."
-        ),
+        typer.Option(metavar="SERIAL", help="Revert this drive by its PSID; ALL ON IT IS LOST."),
     ] = None,
 ) -> bool:
     """Restore the disks and remove what provisioning installed.

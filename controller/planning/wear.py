@@ -139,9 +139,7 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
                 reason=cost.reason,
                 command=command_line("run", confirm=shlex.quote(cost.serial)),
             )
-        typed = ask(
-            f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "
-        )
+        typed = ask(f"{cost.sentences}\nAs {cost.reason}, type the disk's serial to continue: ")
         if typed.strip() != cost.serial:
             raise ControllerError("serial-not-typed", role=cost.role)
 

@@ -286,9 +286,7 @@ def _fetch(session: Session) -> None:
                         raise
                     session.board.warn(f"the results did not come whole ({error}); again")
                 else:
-                    session.board.warn(
-                        "the target is away; its results are fetched as soon as it answers"
-                    )
+                    session.board.warn("the target is away; its results follow once it answers")
                     while not session.agent.reached():
                         session.board.tick()
                         time.sleep(AWAY_S)

@@ -47,9 +47,7 @@ _NO_METERS = (
     ("redfish", "/redfish/", "a controller shows a mean of up to a minute"),
     ("prometheus", "/api/v1/query", "a query returns even the last value of a dead exporter"),
 )
-_Pointer = Annotated[
-    str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer such as /sensor/power")
-]
+_Pointer = Annotated[str, Text(r"(?:/(?:[^~/]|~[01])*)*", "write a JSON Pointer as /sensor/power")]
 _Key = Annotated[str, Text(r"[A-Za-z0-9_]+", "a channel's name has letters, digits and _")]
 _Pointers = _Pointer | Mapping[_Key, _Pointer]
 

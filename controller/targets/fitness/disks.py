@@ -38,9 +38,7 @@ def opal(scene: Scene) -> Iterator[CheckOutcome]:
             continue
         if state is None:
             sentence = f"Disk {role} has no Opal, which its configurations need."
-            remedy = (
-                "Name the self-encrypting disk as sed; docs/hardware.md explains how to find it."
-            )
+            remedy = "Name the self-encrypting disk as sed (docs/hardware.md: how to find it)."
             yield failed(sentence, remedy, role=role)
         elif state.sid_blocked:
             yield failed(

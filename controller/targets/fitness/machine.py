@@ -61,9 +61,7 @@ def origin(scene: Scene, simulated: bool) -> Iterator[CheckOutcome]:
     """Check that figures of a simulated RAPL zone are not declared measured."""
     declared = scene.target.origin
     if simulated and declared == "measured":
-        sentence = (
-            "The inventory calls its figures measured, but the target's RAPL zone is simulated."
-        )
+        sentence = "The inventory calls its figures measured, but the target's RAPL is simulated."
         yield failed(sentence, "Set fde_origin: modelled.")
     else:
         yield passed(f"Figures are {declared}, which is what the target's counters are.")
@@ -113,9 +111,7 @@ def services(scene: Scene, groups: Mapping[str, Sequence[str]]) -> Iterator[Chec
     stopped = {group: units for group, units in groups.items() if group in scene.target.quiet.stop}
     for group, units in groups.items():
         if group not in stopped:
-            remedy = (
-                f"Add {group} to fde_stop: then they are stopped for a suite, and started again."
-            )
+            remedy = f"Add {group} to fde_stop: a suite then stops them, and starts them again."
             yield warned(f"On the target run {group}: {', '.join(units)}.", remedy, units=units)
     if len(stopped) == len(groups):
         names = "; ".join(f"{group} ({', '.join(units)})" for group, units in stopped.items())

@@ -69,9 +69,7 @@ def heard(name: str, probe: Probe) -> CheckOutcome:
 def follows(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that the readings of `system` follow a step of load, no later than declared."""
     if scene.responses is None:
-        remedy = (
-            "Every session makes that check before its first run, and so does fde check --noise."
-        )
+        remedy = "Every session does that before its first run, and so does fde check --noise."
         yield not_made("No load was stepped.", remedy)
         return
     yield from judge_responses(scene.responses)

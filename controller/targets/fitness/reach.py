@@ -58,9 +58,7 @@ def packages(scene: Scene) -> Iterator[CheckOutcome]:
     """Check that packages are installed or can be installed."""
     missing, install = scene.facts.missing, "All packages are installed."
     if missing and not scene.facts.lists:
-        sentence = (
-            f"{len(missing)} packages are missing, and apt has no lists there to find them in."
-        )
+        sentence = f"{len(missing)} packages are missing, and apt has no lists to find them in."
         yield warned(sentence, "Run apt-get update there.", missing=missing)
     else:
         install = f"fde provision installs {', '.join(missing)}." if missing else install
