@@ -178,8 +178,7 @@ def _command(
     def on_disks(options: argparse.Namespace) -> int:
         from agent.storage import commands
 
-        status: int = getattr(commands, name)(options)
-        return status
+        return int(getattr(commands, name)(options))
 
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, **options)
     parser.set_defaults(command=does or on_disks)

@@ -60,25 +60,19 @@ def examine(target: TargetDocument, sys: Path = Path("/sys")) -> Document:
     names = {role: devices.kernel_name(disk.by_id) for role, disk in disks.items()}
     present = {role: name for role, name in names.items() if name}
     context = CheckContext(Path("/"), disks=tuple(present.values()), sys=sys)
-    assets_by_name = target.assets.items()
+    # Of the results: the folder itself, or the nearest above it that exists.
+    existing = next(path for path in (SUITES, *SUITES.parents) if path.exists())
     parts: dict[str, Callable[[], Any]] = {
         "checks": lambda: [finding.document() for finding in checks.glance(CHECKS, context)],
         "rapl": lambda: asdict(rapl()),
         "disks": lambda: {role: asdict(disk(context, name)) for role, name in present.items()},
-        "assets": lambda: {
-            name: asdict(asset_state(name, asset)) for name, asset in assets_by_name
-        },
+        "assets": lambda: {n: asdict(asset_state(n, asset)) for n, asset in target.assets.items()},
         "sleep": lambda: asdict(sleep.read_state()),
         "power": lambda: asdict(power(sys)),
         "disturbers": quiet.disturbers,
         "kernel": lambda: asdict(kernel()),
         "idle_states": lambda: asdict(idle_states(context)),
-        # Of the folder itself, or the nearest above it that exists.
-        "room_bytes": lambda: (
-            shutil.disk_usage(
-                next(path for path in (SUITES, *SUITES.parents) if path.exists())
-            ).free
-        ),
+        "room_bytes": lambda: shutil.disk_usage(existing).free,
         "simulated_rapl": SIMULATED_RAPL.exists,
     }
     answers: dict[str, Json] = {}

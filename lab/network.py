@@ -95,8 +95,7 @@ def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that is currently free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 def set_wire(network: Network, wire: str, *, up: bool) -> None:

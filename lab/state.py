@@ -157,8 +157,7 @@ class InDirectory:
         self._name = name
 
     def __get__(self, owner: Any, _type: type) -> Path:
-        place: Path = owner.directory / self._name
-        return place
+        return Path(owner.directory, self._name)
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,8 @@ class Meters:
         self.only_w: dict[str, float] = {}  # the power of components that showed only one
         self.late_s: dict[str, float] = {}  # stated most delays by component
         self.terms: dict[str, Sequence[ErrorTerm]] = {}  # stated errors by component
-        self.components: dict[
-            str, Component
-        ] = {}  # a second one of a name has its meter's name, too
+        # A second one of a name has its meter's name, too.
+        self.components: dict[str, Component] = {}
         for entry in self._entries:
             for channel in entry.channels.values():
                 label = f"{channel} (meter {entry.name})"

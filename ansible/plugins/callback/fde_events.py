@@ -34,9 +34,8 @@ class CallbackModule(CallbackBase):
         super().__init__(*args, **options)
         self._file = os.environ.get("FDE_ANSIBLE_EVENTS", "")
         self.disabled = not self._file
-        self._items: dict[
-            str, list[str]
-        ] = {}  # reasons of failed items of the present loop, by host
+        # Reasons of failed items of the present loop, by host.
+        self._items: dict[str, list[str]] = {}
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         groups = play.get_variable_manager().get_vars(play=play)["groups"]
