@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def test_perf_that_cannot_be_opened_is_an_error_text(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PerfSource, "is_present", lambda: True)
+    monkeypatch.setattr(PerfSource, "open", partial(PerfSource.open, root / "sys"))
     with open_powercap(root) as source:
         others = readers.OtherReaders(source)
         others.begin()

@@ -98,7 +98,7 @@ def test_no_secret_goes_to_a_host_whose_key_is_not_known(
     monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(events))
     site = {"ansible_ssh_args": options, "ansible_host_key_checking": False}
     provisioned.play("site.yml", "--tags", "secrets", **site)
-    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[0])
+    failure = json.loads(events.read_text(encoding="utf-8").splitlines()[1])
     assert [problem["code"] for problem in failure["problems"]] == ["host-key-unknown"]
     assert provisioned.play("resolve.yml").returncode == 0
 
@@ -233,7 +233,7 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(
         alone.write_text(ALONE, encoding="utf-8")
         monkeypatch.setenv("FDE_ANSIBLE_EVENTS", str(alone.with_suffix(".events")))
         assert provisioned.play(str(alone), **real).returncode != 0
-        line = alone.with_suffix(".events").read_text(encoding="utf-8").splitlines()[0]
+        line = alone.with_suffix(".events").read_text(encoding="utf-8").splitlines()[1]
         assert json.loads(line)["problems"][0]["code"] == "disk-unconfirmed"
         assert provisioned.media() == before
         assert provisioned.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
