@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
     up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")
     up.add_argument("--truth", action="store_true", help="write the meter's input to a file")
-    up.add_argument("--packages", type=int, choices=(1, 2), default=1, help="counted packages")
+    up.add_argument("--packages", type=int, choices=(1, 2), default=1, help="processor packages")
     up.add_argument(
         "--disks", default="", metavar="MODEL", help="of the disks' behaviour (lab/disk_models.yml)"
     )
