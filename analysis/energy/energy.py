@@ -230,6 +230,7 @@ def energy_table(
 
 UNCONFIRMED = "unconfirmed"
 _SUM = "package + dram"
+_KEY = pl.concat_str("source", "component", separator="/")
 _FIGURES = ("energy_j", "power_w", "energy_statistical_j", "energy_type_b_j", "energy_u95_j")
 
 
@@ -241,41 +242,20 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
     joules either. RAPL's platform zone includes its packages, and only the zone has none. A meter
     of the system without any such part next to it is flagged `unconfirmed`.
     """
-    key = pl.concat_str("source", "component", separator="/")
-    names = frame.select(key.alias("key"), "component", "source").unique(maintain_order=True)
-    named = {k: (part, "RAPL" if s in COUNTERS else s) for k, part, s in names.iter_rows()}
-    known = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL).sort("run_id")
-    figures = known.select(key, "run_id", "duration_s", "energy_j").iter_rows()
-    joules = {(k, run_id): Stretch(seconds, energy_j) for k, run_id, seconds, energy_j in figures}
-    run_ids = known["run_id"].unique(maintain_order=True)
-    missing = Stretch(0.0, None)
-    stretches = {k: [joules.get((k, run_id), missing) for run_id in run_ids] for k in named}
-    categories = coverage.table().categories
-    kinds = {SYSTEM: categories["machine"], "drive": categories["drive"]}
-    covers = {k: kinds[c] for k, (c, s) in named.items() if s != "RAPL" and c in kinds}
-    package = f"{RAPL}/package" if f"{RAPL}/package" in named else f"{RAPL}/package-0"
-    sides = stretches.get(package), stretches.get(f"{RAPL}/dram")
-    pairs = list(zip(*filter(None, sides), strict=True))
-    if pairs:
-        covers[_SUM] = categories["processor+memory"]
-        named[_SUM] = _SUM, "RAPL"
-        sums = (time_and_energy(pair) for pair in pairs)
-        stretches[_SUM] = [Stretch(s, energy_j) if s else missing for s, energy_j in sums]
-    platforms = [
-        k for k, (c, s) in named.items() if k.startswith(f"{RAPL}/") and kind_of(c) == "psys"
-    ]
-    if len(platforms) == 1 and package in named:
-        covers |= {platforms[0]: categories["platform"], package: categories["processor"]}
+    named, stretches = _runs_by_quantity(frame)
+    covers = _coverages(named, stretches)
     codes = {k: o.code for k, o in below_parts(named, covers, stretches, None).items()}
-    codes |= {f"{PYRAPL}/{PYRAPL}-{named[k][0]}": codes[k] for k in platforms if k in codes}
+    platforms = [k for k, category in covers.items() if category.name == "platform" and k in codes]
+    codes |= {f"{PYRAPL}/{PYRAPL}-{named[k][0]}": codes[k] for k in platforms}
     measured = {k for k in covers if any(s.energy_j is not None for s in stretches[k])}
-    confirming = {named[k][1] for k in measured if covers[k] != kinds[SYSTEM]}
-    alone = [k for k, c in covers.items() if c == kinds[SYSTEM] and not confirming - {named[k][1]}]
+    confirming = {named[k][1] for k in measured if covers[k].name != "machine"}
+    totals = [k for k, category in covers.items() if category.name == "machine"]
+    alone = [k for k in totals if not confirming - {named[k][1]}]
     judged = frame.with_columns(
-        key.replace_strict(codes, default=None, return_dtype=pl.String).alias("objection")
+        _KEY.replace_strict(codes, default=None, return_dtype=pl.String).alias("objection")
     )
     refused = pl.col("objection").is_not_null()
-    unconfirmed = pl.when(key.is_in(alone) & ~refused).then(pl.lit(UNCONFIRMED))
+    unconfirmed = pl.when(_KEY.is_in(alone) & ~refused).then(pl.lit(UNCONFIRMED))
     words = pl.col("flags"), pl.col("objection"), unconfirmed
     flags = pl.concat_str(words, separator=" ", ignore_nulls=True)
     return judged.with_columns(
@@ -283,6 +263,44 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
         pl.when(refused).then(0.0).otherwise(pl.col("coverage")).alias("coverage"),
         flags.str.strip_chars(),
     ).drop("objection")
+
+
+def _runs_by_quantity(
+    frame: pl.DataFrame,
+) -> tuple[dict[str, tuple[str, str]], dict[str, list[Stretch]]]:
+    """Return label and source of each quantity by its key, and its runs, the same of all."""
+    names = frame.select(_KEY.alias("key"), "component", "source").unique(maintain_order=True)
+    named = {k: (part, "RAPL" if s in COUNTERS else s) for k, part, s in names.iter_rows()}
+    known = frame.filter(pl.col("energy_j").is_not_null(), phase=ALL).sort("run_id")
+    figures = known.select(_KEY, "run_id", "duration_s", "energy_j").iter_rows()
+    joules = {(k, run_id): Stretch(seconds, energy_j) for k, run_id, seconds, energy_j in figures}
+    run_ids = known["run_id"].unique(maintain_order=True)
+    missing = Stretch(0.0, None)
+    return named, {k: [joules.get((k, run_id), missing) for run_id in run_ids] for k in named}
+
+
+def _coverages(
+    named: dict[str, tuple[str, str]], stretches: dict[str, list[Stretch]]
+) -> dict[str, coverage.Category]:
+    """Return what is known of what the quantities cover; adds the sum of package and memory."""
+    categories = coverage.table().categories
+    kinds = {SYSTEM: categories["machine"], "drive": categories["drive"]}
+    covers = {k: kinds[c] for k, (c, s) in named.items() if s != "RAPL" and c in kinds}
+    package = f"{RAPL}/package" if f"{RAPL}/package" in named else f"{RAPL}/package-0"
+    sides = stretches.get(package), stretches.get(f"{RAPL}/dram")
+    if pairs := list(zip(*filter(None, sides), strict=True)):
+        covers[_SUM] = categories["processor+memory"]
+        named[_SUM] = _SUM, "RAPL"
+        known = ([s for s in pair if s.energy_j is not None] for pair in pairs)
+        stretches[_SUM] = [
+            Stretch(parts[0].seconds, time_and_energy(parts)[1]) if parts else Stretch(0.0, None)
+            for parts in known
+        ]
+    zones = (k for k in named if k.startswith(f"{RAPL}/"))
+    platforms = [k for k in zones if kind_of(named[k][0]) == "psys"]
+    if len(platforms) == 1 and package in named:
+        covers |= {platforms[0]: categories["platform"], package: categories["processor"]}
+    return covers
 
 
 def reference_rows(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
