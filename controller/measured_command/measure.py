@@ -56,7 +56,7 @@ def run(
             try:
                 return measurement.run()
             except BaseException as error:
-                if measurement.trials:
+                if measurement.is_shown:
                     error.add_note(exports.SHOWN)
                 raise
 
@@ -82,6 +82,7 @@ class Measurement:
         self.trials: list[RawTrial] = []  # of complete blocks only
         self._stops: Sequence[int] = ()  # a signal for each time that this process was stopped
         self._left_out = 0  # blocks during which it was
+        self.is_shown = False
 
     def run(self) -> int:
         """Measure and show the complete blocks, also after an error; return the exit code."""
@@ -96,7 +97,9 @@ class Measurement:
             show.progress("")
             is_interrupt = isinstance(error, KeyboardInterrupt)
             if self.trials:
-                self._show(self._document("interrupted" if is_interrupt else str(error or "")))
+                document = self._document("interrupted" if is_interrupt else str(error or ""))
+                self.is_shown = True
+                self._show(document)
         if error is not None:
             raise error
         return 0

@@ -102,8 +102,9 @@ def test_without_a_socket_there_is_no_sum(
 
 def test_constant_counters_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with refuses("no-component"):
+    with refuses("no-component") as refused:
         metered(tmp_path, {}, shell_commands([f"echo x >> {log}; sleep 0.5"]))
+    assert not hasattr(refused.value, "__notes__")  # that a result was shown, after which none is
     assert log.read_text() == "x\n"  # it was ended after one block
     outcome = metered(tmp_path, {}, [command_from_words(["true"])], runs=1, rest_s=0.0)
     assert without_joules(outcome)[outcome.component] == {DID_NOT_MOVE}
