@@ -180,8 +180,8 @@ def teardown(
     for role, disk in block_disks.items():
         facts = states[role]
         reasons += _reasons_not_to_clear(disk, facts, by_psid=psid_revert == disk.serial)
-        was_owned = carries_opal(spec, role) or _locks(facts)  # or was about to be
-        if facts.partition and was_owned and facts.opal is None and not facts.opal_error:
+        is_silent = facts.partition and facts.opal is None and not facts.opal_error
+        if is_silent and (carries_opal(spec, role) or _locks(facts)):  # it was owned, or soon
             reasons.append(guard.refusal("silent", disk, facts))
     if reasons:
         raise GuardError(*reasons)
