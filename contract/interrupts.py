@@ -68,7 +68,7 @@ def outliving_the_terminal() -> Iterator[None]:
 
 @contextmanager
 def handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
-    """Handle signals so in the block, if it is in the main thread."""
+    """Handle these signals in the block, if it runs in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

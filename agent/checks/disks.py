@@ -30,7 +30,7 @@ def unflushed(context: CheckContext) -> Observation:
     serials = []
     for name in context.disks:
         queue, device = _queue(context, name), _device(context, name)
-        # What tells of a write cache: NVMe's have FUA, ATA's usually not.
+        # Signs of a write cache: NVMe's have FUA, ATA's usually not.
         signs = {text(queue / "fua"), *map(text, device.glob("scsi_disk/*/cache_type"))}
         if text(queue / "write_cache") == "write through" and signs & {"1", "write back"}:
             serials.append(serial_of(context, name))

@@ -40,6 +40,7 @@ from instrumentation.sources.standing import (
 from instrumentation.sources.zones import default_max_power_w, kind_of, summands
 
 SLACK_NS = 10_000_000  # between a rest and its phase, while the counters are read
+METER_UPDATE_S = 1.0  # within which the figure of a meter at the wall follows the load
 
 
 def run_edges(run: Run, plan: SuitePlan, clock: TargetClock) -> dict[int, PhaseEdge]:
@@ -244,12 +245,13 @@ def _without_impossible(frame: pl.DataFrame) -> pl.DataFrame:
     """
     named, stretches = _runs_by_quantity(frame)
     covers = _coverages(named, stretches)
-    codes = {k: o.code for k, o in below_parts(named, covers, stretches, None).items()}
+    objections = below_parts(named, covers, stretches, None, METER_UPDATE_S)
+    codes = {key: objection.code for key, objection in objections.items()}
     platforms = [k for k, category in covers.items() if category.name == "platform" and k in codes]
     codes |= {f"{PYRAPL}/{PYRAPL}-{named[k][0]}": codes[k] for k in platforms}
     measured = {k for k in covers if any(s.energy_j is not None for s in stretches[k])}
     confirming = {named[k][1] for k in measured if covers[k].name != "machine"}
-    totals = [k for k, category in covers.items() if category.name == "machine"]
+    totals = (k for k, category in covers.items() if category.name == "machine")
     alone = [k for k in totals if not confirming - {named[k][1]}]
     judged = frame.with_columns(
         _KEY.replace_strict(codes, default=None, return_dtype=pl.String).alias("objection")

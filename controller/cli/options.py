@@ -93,8 +93,8 @@ class Command(PlainHelp, TyperCommand):
             if single and options.count(option) > 1:
                 raise typer.BadParameter("It is given twice.", ctx, option)
         rest = super().parse_args(ctx, args)
-        for option in self.get_params(ctx):
-            value = ctx.params.get(option.name)
+        for option in self.params:
+            value = ctx.params.get(option.name or "")
             if value != value:  # noqa: PLR0124 - NaN, which is neither below nor above a limit
                 raise typer.BadParameter(f"{value} is not a number.", ctx, option)
         if ctx.obj:

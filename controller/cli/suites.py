@@ -33,7 +33,7 @@ commands = typer.Typer()
 MEASURE = "Measure"
 
 Suite = Annotated[str | None, typer.Option(help="Suite to plan.", autocompletion=suites)]
-Running = Annotated[Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: all that run.")]
+Running = Annotated[Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: running ones.")]
 Out = Annotated[
     Path | None,
     typer.Option(

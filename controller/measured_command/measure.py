@@ -167,8 +167,7 @@ class Measurement:
         return execution
 
     def _main_component(self, objections: Mapping[str, Objection]) -> str:
-        unread = list(self._sources.unread())
-        requested = self._options.component
+        requested, unread = self._options.component, list(self._sources.unread())
         return choice.main_component(self._components, requested, objections, unread)
 
     def _objections(self, trials: Sequence[RawTrial]) -> dict[str, Objection]:

@@ -249,19 +249,21 @@ def below_parts(
     covers: Mapping[str, Category],
     stretches: Mapping[str, Sequence[Stretch]],
     late_s: Mapping[str, float] | None,
+    others_s: float | None = None,
 ) -> dict[str, Objection]:
     """Return objections to quantities below their parts, or outside the bounds of their category.
 
     `named` has label and source of each, `covers` what it covers if that is known. If total and
     part are of two sources, either may be wrong, so that the part's source has no joules either.
     Every other stretch is a rest before a run, unless `late_s`, the stated delays, is None.
+    `others_s` is the most delay of a source that has none in `PATIENCE_S`.
     """
     powers = {n: object_to_power(named[n][0], c, stretches[n]) for n, c in covers.items()}
     objections = {name: objection for name, objection in powers.items() if objection}
     possible = {name: category for name, category in covers.items() if name not in objections}
     for name, category in possible.items():
         label, source = named[name]
-        update_s = patience_s(source)
+        update_s = PATIENCE_S.get(source, others_s or OTHERS_PATIENCE_S)
         if source in ("RAPL", "nvml"):  # or less, as its counter moved in many stretches
             moved = sum(bool(stretch.energy_j) for stretch in stretches[name])
             update_s = min(UPDATE_S, time_and_energy(stretches[name])[0] / max(1, moved))
